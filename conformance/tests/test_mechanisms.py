@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
+import reach
+from attnspec.core.nouns import Level
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, mechanisms
 from attnspec.faults.mechanisms import BUGS, Outside, faults_of, outside
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.threads import THREADS, family_table, link_of, size_threads
+from attnspec.spec.load import load_spec
 from helpers.places import CHECKOUT
 
 DOCUMENT = CHECKOUT / "docs" / "faults.md"
@@ -46,6 +50,22 @@ def test_no_thread_is_listed_twice() -> None:
 
 def test_the_documentation_shows_the_table() -> None:
     assert mechanisms() in DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_the_page_of_reach_is_the_one_that_is_generated() -> None:
+    assert (CHECKOUT / "docs" / "reach.md").read_text(encoding="utf-8") == reach.generated()
+
+
+def test_nine_in_ten_mistakes_that_need_no_gradient_are_found() -> None:
+    told = [thread for thread in reach.threads(load_spec()) if thread.came not in reach.NEEDS.values()]
+    mistakes = [thread for thread in told if thread.came not in {why.value for why in reach.NO_MISTAKE}]
+    assert sum(thread.came == reach.FOUND for thread in mistakes) >= 0.9 * len(mistakes)
+
+
+def test_a_fault_that_no_clause_detects_leaves_its_thread_unfound() -> None:
+    law = load_spec()
+    blind = replace(law, clauses=tuple(replace(clause, level=Level.SHOULD) for clause in law.clauses))
+    assert {thread.came == reach.FOUND for thread in reach.threads(blind)} == {False}
 
 
 # --- at certain sizes only

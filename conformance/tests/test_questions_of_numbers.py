@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
+from attnspec.faults.invariance import Parts, summed, whole
 from attnspec.faults.staged import attention
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
-from attnspec.questions import numbers, outputs, shapes
+from attnspec.questions import invariance, numbers, outputs, shapes
 from helpers.liars import Liar, answers_to, changing, everywhere, found, sound, when, with_stages
 
 
@@ -86,6 +87,9 @@ def overwriting() -> Liar:
     return answer
 
 
+def parted(parts: Parts) -> Liar:
+    return lambda call: summed(call, parts)
+
 
 PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "scale.default": {
@@ -105,11 +109,13 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "determinism.twice": {"same": sound, "differs": turns()},
     "determinism.after_another": {"same": sound, "differs": remembering()},
     "determinism.kept": {"kept": sound, "overwritten": overwriting()},
+    "bits.batch": {"same": parted(whole), "differs": parted(lambda work: (2 * len(work.query), work.shape[3]))},
+    "bits.queries": {"same": parted(whole), "differs": parted(lambda work: (work.shape[2] // 3, work.shape[3]))},
     "zero.queries": {"empty": sound}, "zero.batch": {"empty": sound},
     "zero.keys": {"zeros": sound, "nan": when(lambda call: call.key.shape[2] == 0, everywhere(np.nan))},
 }
 ASKED = (*numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS,
-         outputs.TWICE, *outputs.PURITY_QUESTIONS, *shapes.SIZE_QUESTIONS)
+         outputs.TWICE, *outputs.PURITY_QUESTIONS, *invariance.BIT_QUESTIONS, *shapes.SIZE_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

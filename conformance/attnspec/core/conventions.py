@@ -104,4 +104,8 @@ PROFILES: Mapping[str, str] = {
     "layers": "whole layers with their projections and head split",
     PROFILE: "a rotary embedding: pairs of features are turned by angles that grow with the position",
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
+    "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
 }
+
+IF_CLAIMED = frozenset({"batch_invariant"})
+"""Profiles that bind only who claims them: most good implementations do not keep them, and need not."""

@@ -24,6 +24,7 @@ from attnspec.faults import (
     edges,
     exponential,
     heads,
+    invariance,
     layers,
     masks,
     packed,
@@ -46,6 +47,7 @@ FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
     *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
+    *invariance.FAULTS,
     *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
@@ -133,7 +135,8 @@ def declaration_of(fault: Fault) -> Declaration:
         conventions=recommended(fault.kind, keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
         claims=() if fault.form is not Form.DENSE else (
-            *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
+            *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords),
+            *fault.claims),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 
 

@@ -61,6 +61,7 @@ class Fault:
     the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
     other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
     shows only at certain sizes, at which; a seed draws them.  form: that of the arrays which its function takes.
+    claims: profiles that bind only who claims them.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Fault:
     other_path: Callable[[], Attend | Layer | Rotate] | None = None
     planted: Planted | None = None
     form: Form = Form.DENSE
+    claims: tuple[str, ...] = ()
 
     @property
     def function(self) -> Attend | Layer | Rotate:

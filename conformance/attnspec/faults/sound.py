@@ -19,6 +19,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
@@ -252,6 +253,8 @@ def _lowest_added(logits: Array, work: Work) -> Array:
 class Sound:
     """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing; or,
     by its kind, a correct rotary embedding.
+
+    claims: profiles that bind only who claims them.
     """
 
     name: str
@@ -261,6 +264,7 @@ class Sound:
     hidden_row: str = "zeros"
     kind: Kind = Kind.ATTENTION
     form: Form = Form.DENSE
+    claims: tuple[str, ...] = ()
 
     @property
     def function(self) -> Attend | Rotate:
@@ -283,6 +287,8 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           staged(hide=_lowest_in_place), hidden_row="uniform"),
     Sound("finite_minimum_bias", "the lowest finite number is added to hidden logits",
           staged(logits=_of_seen_keys, hide=_lowest_added), hidden_row="uniform"),
+    Sound("in_order", "the keys are summed one by one, so that the bits of a row hang on what it sees alone",
+          in_parts(whole), claims=("batch_invariant",)),
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", _whole(_eager), grade="G3"),
     Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(_naive), form=Form.PACKED),
     Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
@@ -323,4 +329,5 @@ def declaration_of_sound(sound: Sound) -> Declaration:
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values())) if sound.form is Form.DENSE else ())
+        claims=() if sound.form is not Form.DENSE else (
+            *ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values()), *sound.claims))

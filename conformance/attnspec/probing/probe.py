@@ -14,6 +14,7 @@ from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
 from attnspec.questions import (
     caches,
+    invariance,
     masks,
     mismatch,
     numbers,
@@ -34,7 +35,8 @@ PLAIN: tuple[Question, ...] = (
     *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
-    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *outputs.GRADIENT_QUESTIONS)
+    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *invariance.BIT_QUESTIONS,
+    *outputs.GRADIENT_QUESTIONS)
 RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS, *mismatch.MISMATCH_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
 QUESTIONS = (*PLAIN, *MASKED, *RISKY)

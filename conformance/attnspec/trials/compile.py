@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attnspec.core.conventions import IF_CLAIMED
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
@@ -79,6 +80,8 @@ class Check:
             return "it is not a layer: it has no projections"
         if (self.domain.poses is Kind.ROTARY) is not (kind is Kind.ROTARY):
             return "it is a rotary embedding, not attention" if kind is Kind.ROTARY else "it is not a rotary embedding"
+        if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
+            return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
         return subject.lacks(self.needs)
 
     @property

@@ -57,6 +57,10 @@ PUTS = (
     Put("numpy/serving", "lse.*"),
     Put("numpy/serving", "past.*"),
     Put("numpy/serving", "slopes.*"),
+    Put("numpy/serving", "segments.*"),
+    Put("numpy/packed", "packed.*"),
+    Put("numpy/paged", "paged.*"),
+    Put("numpy/invariant", "invariance.*"),
     Put("numpy/rotary", "rotary.*"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
