@@ -52,7 +52,7 @@ def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 
 def _norms(problem: RotaryProblem, array: Array, scene: Scene) -> Array:
-    """(B,H,T,r/2): the norms of the pairs of an array (B,H,T,D)."""
+    """(B,H,T,R): the norms of the pairs of an array (B,H,T,D)."""
     interleaved = is_interleaved(problem, scene.conventions)
     return np.asarray(np.hypot(*pairs(array, problem.width, interleaved=interleaved)))
 
