@@ -1,12 +1,13 @@
-"""Rotary embeddings of four models, each with its own module of cos and sin and its own function that applies them."""
+"""Rotary embeddings of five models, each with its own module of cos and sin and its own function that applies them."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-from transformers import CohereConfig, GPTNeoXConfig, LlamaConfig
+from transformers import CohereConfig, GlmConfig, GPTNeoXConfig, LlamaConfig
 from transformers.models.cohere import modeling_cohere as cohere
+from transformers.models.glm import modeling_glm as glm
 from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
 from transformers.models.gptj import modeling_gptj as gptj
 from transformers.models.llama import modeling_llama as llama
@@ -31,6 +32,13 @@ def cohere_rope(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tenso
     """Turn x (B,H,T,D) at positions (B,T) to (B,H,T,D)."""
     cos, sin = _cohere(x.shape[-1], base)(x, positions)
     return cohere.apply_rotary_pos_emb(x, x, cos, sin)[0]
+
+
+def glm_rope(x: Tensor, positions: Tensor, *, base: float = 10000.0, rotary_width: int | None = None) -> Tensor:
+    """Turn x (B,H,T,D) at positions (B,T) to (B,H,T,D), the first rotary_width features of it."""
+    width = x.shape[-1]
+    cos, sin = _glm(width, base, (rotary_width or width) / width)(x, positions)
+    return glm.apply_rotary_pos_emb(x, x, cos, sin)[0]
 
 
 def gptj_rope(x: Tensor, positions: Tensor) -> Tensor:
@@ -58,6 +66,12 @@ def _cohere(width: int, base: float) -> Tensor:
     parameters = {"rope_type": "default", "rope_theta": base}
     return cohere.CohereRotaryEmbedding(CohereConfig(
         hidden_size=width, num_attention_heads=1, rope_parameters=parameters))
+
+
+@lru_cache(maxsize=8)
+def _glm(width: int, base: float, share: float) -> Tensor:
+    parameters = {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": share}
+    return glm.GlmRotaryEmbedding(GlmConfig(head_dim=width, rope_parameters=parameters))
 
 
 @lru_cache(maxsize=4)

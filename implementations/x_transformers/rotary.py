@@ -10,8 +10,13 @@ from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb
 Tensor = Any  # torch is not seen by mypy
 
 
-def rotate(x: Tensor, positions: Tensor, *, base: float = 10000.0, rotary_width: int | None = None) -> Tensor:
-    """Turn x (B,H,T,D) at positions (B,T) to (B,H,T,D), of which the first rotary_width features are turned."""
+def rotate(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
+    """Turn x (B,H,T,D) at positions (B,T) to (B,H,T,D)."""
+    return partial(x, positions, base=base)
+
+
+def partial(x: Tensor, positions: Tensor, *, base: float = 10000.0, rotary_width: int | None = None) -> Tensor:
+    """Turn the first rotary_width features of x (B,H,T,D) at positions (B,T) to (B,H,T,D)."""
     freqs, scale = _embedding(rotary_width or x.shape[-1], base)(positions)
     return apply_rotary_pos_emb(x, freqs, scale)
 
