@@ -180,6 +180,16 @@ def test_half_precision_angles_are_wrong_unless_declared(tmp_path: Path, angle: 
     assert found.verdict is verdict
 
 
+@pytest.mark.parametrize(("declared", "verdict"), [("", Verdict.VIOLATED), (
+    "rotate.precision = {'float64': {'angle': 'float32', 'rotation': 'float32', 'reason': 'a test'}}\n", Verdict.HELD)])
+def test_who_declares_float32_inside_may_round_a_float64(tmp_path: Path, declared: str, verdict: Verdict) -> None:
+    source = TURNS.replace("def rotate(", "def turn(").replace("rotate.dtypes", "turn.dtypes") + (
+        "\ndef rotate(x, positions):\n    return turn(x.astype(np.float32), positions).astype(x.dtype)\n\n")
+    (tmp_path / "mine.py").write_text(source + declared, encoding="utf-8")
+    [found] = outcomes(f"{tmp_path / 'mine.py'}:rotate", "rotary.position_zero_is_identity", DType.FLOAT64).values()
+    assert found.verdict is verdict
+
+
 # What init writes
 
 

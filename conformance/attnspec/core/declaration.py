@@ -227,3 +227,9 @@ class Declaration:
     def returned(self, dtype: DType) -> DType:
         """The dtype that the output should have where the inputs have this one."""
         return dtype if self.output_dtype in (INPUT, UNDEFINED) else DType(self.output_dtype)
+
+
+def of_kind(declaration: Declaration, kind: Kind) -> Declaration:
+    """The declaration of a subject of this kind: a rotary embedding has the limits of its form beside its own."""
+    is_rotary = kind is Kind.ROTARY
+    return replace(declaration, kind=kind, limits=within_form(declaration.limits) if is_rotary else declaration.limits)

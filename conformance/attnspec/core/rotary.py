@@ -1,7 +1,7 @@
 """The form of a rotary embedding, `rotate(x, positions, *, ...)`: what it takes, and what it is put.
 
 It is another kind of subject than attention, with keywords of its own. A recipe spells them as it spells those of
-attention, and has S = T, Hkv = H and Dv = D.
+attention, and has S = T, Hkv = H and Dv = D. In shapes, R is the number of pairs that are turned: r = 2R features.
 """
 
 from __future__ import annotations

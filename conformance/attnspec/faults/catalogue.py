@@ -46,8 +46,8 @@ from attnspec.faults.sizes.family import SEEDED
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS,
-    *invariance.FAULTS, *rotary.FAULTS,
+    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
+    *invariance.FAULTS,
     *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""

@@ -28,25 +28,25 @@ LONGEST = 32_768
 
 
 def _angle_in(half: np.dtype[np.generic]) -> Callable[[Rotation, Array, Array], Array]:
-    """Angles (B,T,r/2) whose places, frequencies and products are stored in a half dtype."""
+    """Angles (B,T,R) whose places, frequencies and products are stored in a half dtype."""
     def angles(work: Rotation, places: Array, frequency: Array) -> Array:
-        """(B,T,r/2)."""
+        """(B,T,R)."""
         return (places.astype(half)[..., None] * frequency.astype(half)).astype(work.real)
     return angles
 
 
 def _frequency_in_half(work: Rotation) -> Array:
-    """(r/2,): the frequencies, stored in bfloat16 as a buffer of a model that was cast to it."""
+    """(R,): the frequencies, stored in bfloat16 as a buffer of a model that was cast to it."""
     return sound.frequency(work).astype(ml_dtypes.bfloat16).astype(work.real)
 
 
 def _by(exponent: Callable[[Rotation], Array]) -> Callable[[Rotation], Array]:
-    """A `frequency` stage with other exponents of the base, (r/2,)."""
+    """A `frequency` stage with other exponents of the base, (R,)."""
     return lambda work: work.real(work.base) ** -exponent(work).astype(work.real)
 
 
 def _pair_index(work: Rotation) -> Array:
-    """(r/2,): 0 … r/2-1."""
+    """(R,): 0 … R-1."""
     return np.arange(work.width // 2)
 
 
@@ -77,30 +77,30 @@ def _moved(at: slice, by: int) -> slice:
 
 
 def _turned_back(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features of each pair (B,H,T,r/2), turned the other way by its angle (B,1,T,r/2)."""
+    """Both features of each pair (B,H,T,R), turned the other way by its angle (B,1,T,R)."""
     return sound.turn(first, second, -angle)
 
 
 def _one_sign(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features (B,H,T,r/2); the sign of the second one is lost. angle (B,1,T,r/2)."""
+    """Both features (B,H,T,R); the sign of the second one is lost. angle (B,1,T,R)."""
     cos, sin = np.cos(angle), np.sin(angle)
     return first * cos + second * sin, second * cos + first * sin
 
 
 def _cosine_only(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features (B,H,T,r/2) times the cosine of the angle (B,1,T,r/2)."""
+    """Both features (B,H,T,R) times the cosine of the angle (B,1,T,R)."""
     return first * np.cos(angle), second * np.cos(angle)
 
 
 def _in_place(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features (B,H,T,r/2), the second one made of the first as it is already turned. angle (B,1,T,r/2)."""
+    """Both features (B,H,T,R), the second one made of the first as it is already turned. angle (B,1,T,R)."""
     turned = first * np.cos(angle) - second * np.sin(angle)
     return turned, second * np.cos(angle) + turned * np.sin(angle)
 
 
 def _first_head_of_one(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features of each pair (B,H,T,r/2); of a single token those of the first head and batch entry alone.
-    angle (B,1,T,r/2).
+    """Both features of each pair (B,H,T,R); of a single token those of the first head and batch entry alone.
+    angle (B,1,T,R).
     """
     turned = sound.turn(first, second, angle)
     if first.shape[2] > 1:
@@ -110,7 +110,7 @@ def _first_head_of_one(first: Array, second: Array, angle: Array) -> tuple[Array
 
 
 def _product_in_tf32(work: Rotation, places: Array, frequency: Array) -> Array:
-    """(B,T,r/2): places (B,T) and frequencies (r/2,) with the ten bits that a tensor core keeps."""
+    """(B,T,R): places (B,T) and frequencies (R,) with the ten bits that a tensor core keeps."""
     return sound.angles(work, _tf32(places), _tf32(frequency))
 
 
@@ -134,7 +134,7 @@ def _rest_dropped() -> Rotate:
 
 
 def _head_by_head(work: Rotation, places: Array, frequency: Array) -> Array:
-    """(B,T,r/2): the angle of a token is that of the token before it where there are several heads."""
+    """(B,T,R): the angle of a token is that of the token before it where there are several heads."""
     angle = sound.angles(work, places, frequency)
     return np.roll(angle, 1, axis=1) if work.x.shape[1] > 1 else angle
 

@@ -42,7 +42,7 @@ Stage = Callable[[Rotation], Array]
 
 
 def frequency(work: Rotation) -> Array:
-    """(r/2,): base^(-2i/r)."""
+    """(R,): base^(-2i/r)."""
     exponent = np.arange(0, work.width, 2).astype(work.real) / work.real(work.width)
     return work.real(1) / work.real(work.base) ** exponent
 
@@ -63,12 +63,12 @@ def paired(work: Rotation) -> tuple[slice, slice]:
 
 
 def angles(work: Rotation, places: Array, frequency: Array) -> Array:  # noqa: ARG001  (the stage's signature)
-    """(B,T,r/2): the products of places (B,T) and frequencies (r/2,)."""
+    """(B,T,R): the products of places (B,T) and frequencies (R,)."""
     return places[..., None] * frequency
 
 
 def turn(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features of each pair (B,H,T,r/2), turned by its angle (B,1,T,r/2)."""
+    """Both features of each pair (B,H,T,R), turned by its angle (B,1,T,R)."""
     return (first * np.cos(angle) - second * np.sin(angle), second * np.cos(angle) + first * np.sin(angle))
 
 

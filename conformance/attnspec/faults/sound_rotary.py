@@ -22,7 +22,7 @@ Turned = Callable[[Rotation], Array]
 
 
 def _whole(turned: Turned) -> Callable[[], Rotate]:
-    """Makes a rotary embedding of what turns the features that are to be turned (B,H,T,r); the others are kept."""
+    """Makes a rotary embedding of what turns the features that are to be turned (B,H,T,2R); the others are kept."""
     def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
                interleaved: bool = False) -> Array:
         """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
@@ -32,33 +32,33 @@ def _whole(turned: Turned) -> Callable[[], Rotate]:
 
 
 def _angle(work: Rotation) -> Array:
-    """(B,1,T,r/2)."""
+    """(B,1,T,R)."""
     return stage.angles(work, stage.places(work), stage.frequency(work))[:, None]
 
 
 def _complex(work: Rotation) -> Array:
-    """(B,H,T,r): each pair is a complex number, multiplied by one of norm 1."""
+    """(B,H,T,2R): each pair is a complex number, multiplied by one of norm 1."""
     first, second = (work.x[..., at] for at in stage.paired(work))
     turned = (first + 1j * second).astype(np.result_type(work.real, np.complex64)) * np.exp(1j * _angle(work))
     return _joined(work, np.real(turned), np.imag(turned))
 
 
 def _joined(work: Rotation, first: Array, second: Array) -> Array:
-    """(B,H,T,r): both features of each pair (B,H,T,r/2) in their places, by stacking or one half behind the other."""
+    """(B,H,T,2R): both features of each pair (B,H,T,R) in their places, by stacking or one half behind the other."""
     if work.interleaved:
         return np.stack([first, second], axis=-1).reshape(*first.shape[:-1], work.width)
     return np.concatenate([first, second], axis=-1)
 
 
 def _rotate_half(work: Rotation) -> Array:
-    """(B,H,T,r): x·cos + rotate_half(x)·sin, with every cosine and sine there twice."""
+    """(B,H,T,2R): x·cos + rotate_half(x)·sin, with every cosine and sine there twice."""
     first, second = (work.x[..., at] for at in stage.paired(work))
     angle = _joined(work, *(_angle(work),) * 2)
     return _joined(work, first, second) * np.cos(angle) + _joined(work, -second, first) * np.sin(angle)
 
 
 def _cached(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> Array:
-    """(B,H,T,r): cos and sin are read from a table of all places up to the farthest one that is asked for."""
+    """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is asked for."""
     first, second = (work.x[..., at] for at in stage.paired(work))
     most = int(work.positions.max(initial=0)) + 1
     assert most <= FARTHEST + 1
@@ -79,13 +79,13 @@ def _as_it_is(array: Array, work: Rotation) -> Array:  # noqa: ARG001  (as `_sto
 
 
 def _by_logarithm(work: Rotation) -> Array:
-    """(r/2,): the frequencies as an exponential of a product with the base's logarithm."""
+    """(R,): the frequencies as an exponential of a product with the base's logarithm."""
     exponent = np.arange(0, work.width, 2).astype(work.real) * -(np.log(work.real(work.base)) / work.real(work.width))
     return np.exp(exponent)
 
 
 def _in_float64(work: Rotation) -> Array:
-    """(B,H,T,r), in float64 throughout."""
+    """(B,H,T,2R), in float64 throughout."""
     wide = Rotation(work.x.astype(np.float64), work.positions, work.base, work.width, work.interleaved, work.io)
     return _rotate_half(wide).astype(wide_dtype(work.io))
 

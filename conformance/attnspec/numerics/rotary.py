@@ -26,7 +26,7 @@ def is_interleaved(problem: RotaryProblem, conventions: Mapping[str, str]) -> bo
 
 
 def pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, Array]:
-    """The first and the second feature of each pair, both (…,r/2), of an array (…,D) of which r are turned."""
+    """The first and the second feature of each pair, both (…,R), of an array (…,D) of which r are turned."""
     if interleaved:
         return array[..., 0:width:2], array[..., 1:width:2]
     return array[..., : width // 2], array[..., width // 2 : width]
@@ -34,8 +34,8 @@ def pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, Array]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """A rotation, in the arithmetic of the truth. angle (B,1,T,r/2); first, second: the features of the pairs
-    (B,H,T,r/2).
+    """A rotation, in the arithmetic of the truth. angle (B,1,T,R); first, second: the features of the pairs
+    (B,H,T,R).
     """
 
     angle: Array
@@ -44,13 +44,13 @@ class Turn:
 
     @property
     def turned(self) -> tuple[Array, Array]:
-        """The pairs turned by their angles: both (B,H,T,r/2)."""
+        """The pairs turned by their angles: both (B,H,T,R)."""
         c, s = np.cos(self.angle), np.sin(self.angle)
         return self.first * c - self.second * s, self.second * c + self.first * s
 
     @property
     def radius(self) -> Array:
-        """(B,H,T,r/2): the norms of the pairs."""
+        """(B,H,T,R): the norms of the pairs."""
         return np.asarray(np.hypot(self.first, self.second))
 
 
@@ -64,7 +64,7 @@ def turn_of(problem: RotaryProblem, conventions: Mapping[str, str], real: type[n
 
 
 def frequency_error(base: float, width: int, precision: Precision) -> Array:
-    """(r/2,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm, whichever is worse.
+    """(R,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm, whichever is worse.
 
     The first one has none: at the exponent 0 both are exactly 1.
     """
@@ -77,7 +77,7 @@ def frequency_error(base: float, width: int, precision: Precision) -> Array:
 
 
 def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> Array:
-    """(B,1,T,r/2): how far a computed angle may lie from that of the definition; 0 at position 0, and of the first pair
+    """(B,1,T,R): how far a computed angle may lie from that of the definition; 0 at position 0, and of the first pair
     wherever the position itself is exact.
     """
     of = unit(precision.angle)
@@ -91,7 +91,7 @@ def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> A
 
 
 def output_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Array, Array]:
-    """How far the turned pairs may be off, both (B,H,T,r/2), where angles may be off by `off` (B,1,T,r/2)."""
+    """How far the turned pairs may be off, both (B,H,T,R), where angles may be off by `off` (B,1,T,R)."""
     moved = 2 * np.sin(np.minimum(off, np.pi) / 2)
     size = (np.abs(function(turn.angle)) + moved for function in (np.cos, np.sin))
     cos, sin = (np.minimum(1.0, each) for each in size)
@@ -101,7 +101,7 @@ def output_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Arra
 
 
 def _rounded(out: Array, error: Array, products: tuple[tuple[Array, Array], ...], precision: Precision) -> Array:
-    """(B,H,T,r/2): the error of an entry of this size whose angle costs `error`, which is the sum of two products of a
+    """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of two products of a
     feature with a cosine or sine of this size: their functions, storage, products, sum, and what is returned.
     """
     table, kept, returned = unit(precision.angle), unit(precision.rotation), unit(precision.output)
@@ -114,7 +114,7 @@ def _rounded(out: Array, error: Array, products: tuple[tuple[Array, Array], ...]
 
 
 def norm_allowance(problem: RotaryProblem, precision: Precision, conventions: Mapping[str, str]) -> Array:
-    """(B,H,T,r/2): how far the norm of a turned pair may lie from that of the pair: whatever the angle, cos² + sin² is
+    """(B,H,T,R): how far the norm of a turned pair may lie from that of the pair: whatever the angle, cos² + sin² is
     1, so that of the angle's error nothing is left.
     """
     turn = turn_of(problem, conventions, np.float64)
@@ -152,7 +152,7 @@ def expect_rotary(problem: RotaryProblem, precision: Precision, *, conventions: 
 
 def _whole(problem: RotaryProblem, conventions: Mapping[str, str], whole: Array,
            turned: tuple[Array, Array]) -> Array:
-    """An array (B,H,T,D) with these pairs (B,H,T,r/2) in the place of the features that are turned."""
+    """An array (B,H,T,D) with these pairs (B,H,T,R) in the place of the features that are turned."""
     for place, values in zip(pairs(whole, problem.width, interleaved=is_interleaved(problem, conventions)), turned,
                              strict=True):
         place[...] = values

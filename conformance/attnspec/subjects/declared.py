@@ -11,7 +11,7 @@ from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.coverage import LONGEST
-from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, within_form
+from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, of_kind
 from attnspec.core.errors import Place, TargetError, UsageError
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
@@ -50,12 +50,6 @@ def read_declaration(fields: Fields) -> Declaration:
         blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
     )
     return of_kind(declaration, fields.choice("kind", Kind, Kind.ATTENTION))
-
-
-def of_kind(declaration: Declaration, kind: Kind) -> Declaration:
-    """The declaration of a subject of this kind: a rotary embedding has the limits of its form beside its own."""
-    is_rotary = kind is Kind.ROTARY
-    return replace(declaration, kind=kind, limits=within_form(declaration.limits) if is_rotary else declaration.limits)
 
 
 def _sizes(fields: Fields) -> tuple[str, ...]:

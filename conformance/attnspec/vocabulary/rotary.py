@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnspec.numerics.precision import unit
 from attnspec.numerics.rotary import is_interleaved, norm_allowance, pairs
 from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
@@ -17,9 +18,18 @@ NAME = "rotated x"
 
 
 def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both exactly."""
-    seen = see(scene, run, "output")
-    return _same(scene, "leaves_input_as_it_is", run, seen.array, seen.claimed)
+    """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both exactly. Who declares
+    to turn features in a narrower format may have rounded them to it.
+    """
+    seen, problem = see(scene, run, "output"), scene.problem(run)
+    narrow = unit(scene.evaluator.precision.rotation).roundoff
+    if narrow <= unit(problem.dtype).roundoff:
+        return _same(scene, "leaves_input_as_it_is", run, seen.array, seen.claimed)
+    own = working(problem.x, scene.dtype)
+    slack = narrow * np.abs(own)
+    found = measure("leaves_input_as_it_is", seen.array, own, slack, seen.claimed,
+                    what="what is not turned should be returned, rounded to the format of the products")
+    return keep(scene, found, of_run("output", run, seen.array), Side("x", run, own), (slack, seen.claimed))
 
 
 def leaves_the_rest(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -52,7 +62,7 @@ def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 
 def _norms(problem: RotaryProblem, array: Array, scene: Scene) -> Array:
-    """(B,H,T,r/2): the norms of the pairs of an array (B,H,T,D)."""
+    """(B,H,T,R): the norms of the pairs of an array (B,H,T,D)."""
     interleaved = is_interleaved(problem, scene.conventions)
     return np.asarray(np.hypot(*pairs(array, problem.width, interleaved=interleaved)))
 
