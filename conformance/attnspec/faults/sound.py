@@ -19,7 +19,6 @@ from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.sound_pages import page_by_page, side_by_side
-from attnspec.faults.sound_ring import mixed_by_slots
 from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
 from attnspec.faults.sound_rotary import declaration_of_rotary
 from attnspec.faults.staged import Attend, staged
