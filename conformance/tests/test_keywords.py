@@ -17,7 +17,7 @@ from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
-MOST = 17
+MOST = 20
 """How many files, or folders of one kind of data, may name a keyword."""
 
 CALLS = "diagnosis/calls.py"
@@ -45,6 +45,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "numerics/operands.py": "what blocks of it need",
         "faults/sizes/": "families of faults that need it",
         "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
+        "numerics/gradient_truth.py": "its derivative",
+        "numerics/gradient_errors.py": "the term of its derivative",
+        "faults/backward.py": "its stage in the backward pass",
     },
     "window": {
         "core/keywords.py": "its definition",
@@ -99,6 +102,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
+        "numerics/gradients.py": "rows that contribute to no gradient",
+        "faults/backward.py": "the same, in the backward pass",
     },
     "sinks": {
         "core/keywords.py": "its field",
@@ -117,6 +122,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
+        "numerics/gradients.py": "its gradient",
+        "faults/backward.py": "its stage in the backward pass",
     },
     "return_lse": {
         "core/keywords.py": "its field",
@@ -173,6 +180,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound.py": "sound formulations of it",
         "faults/packed.py": "of each sequence its own",
         "faults/sound_packed.py": "packed sequences with them",
+        "faults/backward.py": "its stage in the backward pass",
     },
     "query_segments": {
         "core/keywords.py": "its field",
