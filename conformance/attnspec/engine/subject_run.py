@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
+from attnspec.core.gradient_keywords import POOL
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
@@ -61,6 +62,7 @@ def summon(target: str, plan: Plan) -> Subject:
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
+    subject = subject.with_gradients if _asks_gradients(plan) else subject
     if ":" not in target:
         return subject
     try:
@@ -68,6 +70,11 @@ def summon(target: str, plan: Plan) -> Subject:
         return with_refusals(subject)
     except SubjectDied:  # nothing is concluded of one that dies; the clauses say how
         return subject
+
+
+def _asks_gradients(plan: Plan) -> bool:
+    """Whether a run asks frameworks for gradients: of those who have a backward pass of their own every run does."""
+    return POOL in plan.profiles or any(name.partition(".")[0] == POOL for name in plan.clauses)
 
 
 class SubjectRun:

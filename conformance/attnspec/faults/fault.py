@@ -36,6 +36,7 @@ class Stage(enum.Enum):
     KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
+    GRAD_OUTPUT = "grad_output"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"
@@ -59,6 +60,7 @@ class Fault:
     the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
     other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
     shows only at certain sizes, at which; a seed draws them.  form: that of the arrays which its function takes.
+    backward: the backward pass beside it, where that is what is wrong.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Fault:
     other_path: Callable[[], Attend | Layer] | None = None
     planted: Planted | None = None
     form: Form = Form.DENSE
+    backward: Callable[[], Callable[..., object]] | None = None
 
     @property
     def function(self) -> Attend | Layer:

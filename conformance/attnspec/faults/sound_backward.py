@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from attnspec.core.cache_keywords import POOL as CACHES
+from attnspec.core.declaration import Declaration
+from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType
 from attnspec.faults.backward import AttendBackward, Stored, Way, as_backward
 from attnspec.faults.sound import SOUND as FORWARD
+from attnspec.faults.sound import declaration_of_sound
 from attnspec.faults.staged import Attend
 
 
@@ -40,10 +46,20 @@ class SoundBackward:
         return made
 
 
+def declaration_of_pair(sound: SoundBackward) -> Declaration:
+    """That of the forward pass, with gradients, the keywords of caches left out."""
+    base = declaration_of_sound(FORWARD[sound.forward])
+    keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES) | {GRAD}
+    backward = dict.fromkeys(_HALVES, sound.declared) if sound.declared else {}
+    claims = tuple(dict.fromkeys(KEYWORDS[name].profile for name in keywords if KEYWORDS[name].profile in base.claims))
+    return replace(base, keywords=keywords, backward_precision=backward, claims=(*claims, KEYWORDS[GRAD].profile))
+
+
 def _stored(text: str) -> frozenset[Stored]:
     return frozenset(text.split())  # type: ignore[arg-type]  # written out below
 
 
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _FLASH = _stored("weights grads")
 _ALL = _stored("logits weights kept products grads scaled group")
 _REASON = "made so, to be judged"

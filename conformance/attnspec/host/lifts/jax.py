@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +86,20 @@ class Lift(plain.Lift):
 
         output, pulled = _hurried()(both)(*inputs)
         return output, [np.asarray(each).astype(np.float64) for each in pulled]
+
+    def differentiated(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+                       wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+        """By `jax.vjp`, in the shapes of the arguments, as (B,H,T,D)."""
+        given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
+        grad = given.pop(plain.GRAD)
+
+        def of(*leaves: Any) -> Any:
+            every = {**given, **dict(zip(wrt, leaves))}
+            arrays = [every.pop(name) for name in plain.INPUTS]
+            return function(*arrays, **every)
+
+        output, pull = jax.vjp(of, *(given[name] for name in wrt))
+        return output, list(pull(grad.astype(output.dtype)))
 
     def forget(self) -> None:
         """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
