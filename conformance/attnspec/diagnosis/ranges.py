@@ -12,7 +12,7 @@ from attnspec.vocabulary.observables import see
 from attnspec.vocabulary.scene import Scene
 
 _NAMES = {"B": ("batch entry", "batch entries"), "H": ("head", "heads"), "T": ("row", "rows"),
-          "S": ("key", "keys"), "P": ("past key", "past keys"), "D": ("column", "columns"),
+          "S": ("key", "keys"), "D": ("column", "columns"),
           "Dv": ("column", "columns"), "M": ("column", "columns")}
 _LISTED = 4
 """So many single indices are listed; of more, how many they are."""

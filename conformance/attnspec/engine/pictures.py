@@ -24,7 +24,7 @@ LARGEST = 16
 LARGEST_WEIGHTS = 2**23
 """Logits B·H·T·S up to which masks are drawn: they are worked out for it, all of them."""
 
-NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "P": "past key", "D": "feature",
+NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "D": "feature",
                             "Dv": "feature", "M": "model feature"}
 """What one entry along an axis is called."""
 

@@ -137,4 +137,4 @@ def heads_misread(array: Array, known: Known) -> Array:  # noqa: ARG001  (an edi
 
 def empty_rows(known: Known) -> Array:
     """(B,H,T,1): the rows that see no key."""
-    return ~known.taken.visible.any(axis=-1, keepdims=True)
+    return np.asarray(~known.taken.visible.any(axis=-1, keepdims=True))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 
@@ -27,7 +28,7 @@ _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
 def _fault(name: str, story: str, reach: str = _ANY, way: Way = Way(), reread: Reread | None = None, *,  # noqa: B008
            same: Mapping[DType, str] | None = None, link: str = "", **edits: Edit) -> Fault:
     """A fault whose forward pass is sound. same: dtypes at which nothing can be told."""
-    made: Edits = dict(edits)  # type: ignore[arg-type]  # keywords are spots
+    made = cast(Edits, edits)  # keywords are spots
     return Fault(f"grad_{name}", Stage.GRAD_OUTPUT, story, reach, staged(), link, equivalents=same or {},
                  backward=lambda: as_backward(way, made, reread))
 

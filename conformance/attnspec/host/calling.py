@@ -135,10 +135,11 @@ def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[s
 def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
                     keywords: Mapping[str, Any]) -> List[Entries]:
     """The output, and the gradients in the shapes of the arguments, as (B,H,T,D); of a backward pass the gradients."""
+    names: Tuple[str, ...] = ()
     if given.is_backward:
         returned = function(*inputs, **keywords)
         lift.wait(list(returned.values()) if isinstance(returned, abc.Mapping) else returned)
-        found, names = _by_name(returned, given.wrt), NAMES[:0]
+        found = _by_name(returned, given.wrt)
     else:
         output, gradients = lift.differentiated(function, inputs, keywords, given.wrt)
         if gradients is None:

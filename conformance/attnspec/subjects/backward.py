@@ -8,7 +8,6 @@ from inspect import Parameter
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import Form
@@ -16,6 +15,7 @@ from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.numerics.gradients import DIFFERENTIATED
 from attnspec.problems.problem import HELD, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, of_input
 from attnspec.subjects.described import Described
@@ -24,7 +24,6 @@ _FORM = "attend_backward(query, key, value, grad_output, *, ..., output=None, ls
 _GIVEN = ("query", *HELD, GRAD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-_ADDED = ("bias", "sinks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def can_differentiate(declaration: Declaration) -> bool:
 
 def inputs_of(problem: Problem) -> tuple[str, ...]:
     """The names of the inputs with respect to which a problem has gradients."""
-    return tuple(name for name in ("query", *HELD, *CACHED, *_ADDED) if getattr(problem, name) is not None)
+    return tuple(name for name in DIFFERENTIATED if getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:

@@ -13,14 +13,12 @@ from attnspec.vocabulary.scene import NoClaim, Posed, Scene
 GRADIENTS = "gradients"
 """The part of an expectation that they are."""
 
-GradientOf = Literal["query_gradient", "key_gradient", "value_gradient", "bias_gradient", "sinks_gradient",
-                     "past_key_gradient", "past_value_gradient"]
+GradientOf = Literal["query_gradient", "key_gradient", "value_gradient", "bias_gradient", "sinks_gradient"]
 
 OF_INPUT: Mapping[GradientOf, tuple[str, tuple[str, ...]]] = {
     "query_gradient": ("query", ("B", "H", "T", "D")), "key_gradient": ("key", ("B", "H", "S", "D")),
     "value_gradient": ("value", ("B", "H", "S", "Dv")), "bias_gradient": ("bias", ("B", "H", "T", "S")),
-    "sinks_gradient": ("sinks", ("H",)), "past_key_gradient": ("past_key", ("B", "H", "P", "D")),
-    "past_value_gradient": ("past_value", ("B", "H", "P", "Dv"))}
+    "sinks_gradient": ("sinks", ("H",))}
 """By observable, the input and its axes."""
 
 Arrays = tuple[list[Array], tuple[str, ...]]

@@ -17,12 +17,10 @@ from attnspec.numerics.precision import unit
 from attnspec.numerics.screen import closest
 from attnspec.problems.caches import with_values
 from attnspec.problems.problem import Array, LayerProblem, Problem, joined
-from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, definer_of, observer_of
+from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf, definer_of, observer_of
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
-Observable = Literal["output", "weights", "returned_weights", "logits", "lse",
-                     "query_gradient", "key_gradient", "value_gradient", "bias_gradient", "sinks_gradient",
-                     "past_key_gradient", "past_value_gradient"]
+Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf]
 MOST_BLOCKS = 32
 """Reading weights takes S / Dv calls; a case that would take more says nothing."""
 
