@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -62,14 +63,11 @@ def summon(target: str, plan: Plan) -> Subject:
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
-    subject = subject.with_gradients if _asks_gradients(plan) else subject
-    if ":" not in target:
-        return subject
-    try:
-        check_axes(subject, target=importable(target))
-        return with_refusals(subject)
-    except SubjectDied:  # nothing is concluded of one that dies; the clauses say how
-        return subject
+    if ":" in target:
+        with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
+            check_axes(subject, target=importable(target))
+            subject = with_refusals(subject)
+    return subject.with_gradients if _asks_gradients(plan) else subject
 
 
 def _asks_gradients(plan: Plan) -> bool:
