@@ -11,10 +11,15 @@ from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.faults.backward import Way, as_backward
 from attnspec.faults.sound_backward import SOUND_BACKWARD
+from attnspec.numerics.blocks import blocks
+from attnspec.numerics.bound import weight_error
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.gradient_precision import backward_assumed, backward_precision_of
+from attnspec.numerics.gradient_errors import Pass, sizes_of_products
+from attnspec.numerics.gradient_precision import backward_assumed, backward_precision_of, backward_roundings
+from attnspec.numerics.gradient_truth import differentiate
 from attnspec.numerics.gradients import Gradient, expect_gradients
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.reference import attend
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.problems.recipe import Recipe
@@ -203,3 +208,42 @@ def test_a_backward_class_that_makes_no_sense_is_told(declared: dict[str, object
 def test_a_tighter_backward_class_needs_no_reason() -> None:
     precision = precision_of({"grade": "G3"}, DType.BFLOAT16)
     assert str(backward_precision_of({"logits": 0, "kept": 0}, precision)) == "logits 0, results 2"
+
+
+def block_of(made: Problem, grad: Array) -> Pass:
+    """The whole problem on its way back, in one block."""
+    precision = precision_of(None, made.dtype)
+    [block] = blocks(made, {})
+    truth = attend(block.operands, np.float64)
+    b = backward_roundings(precision, backward_assumed(precision))
+    return Pass(block.operands, truth, differentiate(block.operands, truth, grad), b,
+                weight_error(block.operands, truth, b.forward), block.operands.seen())
+
+
+def test_weights_that_err_the_worst_way_stay_within_the_bound() -> None:
+    made = problem("bias", "huge_logits", DType.FLOAT32, shape="B1,H2,Hkv2,T5,S9,D8,Dv2")
+    grad = grad_of(made)
+    block = block_of(made, grad)
+    grown = block.truth.weights * np.exp(np.sign(block.found.apart) * block.errors.error)
+    weights = grown / grown.sum(axis=-1, keepdims=True)
+    delta = (weights * block.found.products).sum(axis=-1, keepdims=True)
+    found = ratio(weights * (block.found.products - delta), expected_of(made, grad)["bias"])
+    assert 0.1 < found <= 1
+
+
+def test_products_that_err_the_worst_way_stay_within_the_bound() -> None:
+    made = problem("bias", "normal", DType.FLOAT32, shape="B1,H2,Hkv2,T5,S2,D4,Dv96")
+    grad = grad_of(made)
+    block = block_of(made, grad)
+    off = 96 * 2.0**-24 * sizes_of_products(block) * np.array([1, -1])
+    products = block.found.products + off
+    delta = (block.found.weights * products).sum(axis=-1, keepdims=True)
+    found = ratio(block.found.weights * (products - delta), expected_of(made, grad)["bias"])
+    assert 0.3 < found <= 1
+
+
+def test_a_sinks_gradient_is_held_to_float32_beside_half_precision() -> None:
+    made = problem("sinks", dtype=DType.BFLOAT16)
+    grad = grad_of(made)
+    expected, found = expected_of(made, grad)["sinks"], answered(made, grad)["sinks"]
+    assert ratio(found, expected) <= 1 < ratio(found * np.float32(1.0005), expected)
