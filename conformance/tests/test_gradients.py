@@ -53,8 +53,8 @@ def backward(returns: str = ZEROS, parameters: str = "*, causal=False, scale=Non
     return f"def attend_backward(query, key, value, grad_output, {parameters}):\n{body}    return {returns}\n"
 
 
-def verdicts(target: str, *clauses: str, dtype: DType = DType.FLOAT32, **more: str) -> dict[str, Verdict]:
-    engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), effort=Effort.GLANCE, **more))
+def verdicts(target: str, *clauses: str, dtype: DType = DType.FLOAT32) -> dict[str, Verdict]:
+    engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), effort=Effort.GLANCE))
     return {item.clause: engine.try_item(item).verdict for item in engine.items()}
 
 
@@ -64,7 +64,8 @@ def verdicts(target: str, *clauses: str, dtype: DType = DType.FLOAT32, **more: s
 def test_a_backward_pass_is_found_by_its_name(tmp_path: Path) -> None:
     subject = mine(tmp_path, backward())
     assert subject.backward is not None
-    assert (subject.backward.name, subject.backward.keywords) == ("attend_backward", {"causal", "scale"})
+    assert subject.backward.name == "attend_backward"
+    assert subject.backward.keywords == {"causal", "scale"}
     assert "grad_output" in subject.declaration.keywords
 
 
