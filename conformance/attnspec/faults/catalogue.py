@@ -11,6 +11,8 @@ from attnspec.core.conventions import CONVENTIONS, asked_of
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, SAID, TABLE, Form
+from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import PROFILE, ROTARY
@@ -66,7 +68,7 @@ LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "sca
 PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
     Kind.ATTENTION: ATTENTION_PROFILES, Kind.LAYER: LAYER_PROFILES, Kind.ROTARY: (PROFILE,)}
 
-BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,)}
+BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[Form, frozenset[str]] = {Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE}}
@@ -114,6 +116,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
         return FORMED[fault.form]
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
+    taken |= {GRAD} if fault.backward else set()
     if fault.stage.value not in UNCOMMON:
         return frozenset(taken - set(UNCOMMON))
     pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage.value].pool, ()), pool}

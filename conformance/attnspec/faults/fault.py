@@ -38,6 +38,7 @@ class Stage(enum.Enum):
     KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
+    GRAD_OUTPUT = "grad_output"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"
@@ -62,6 +63,7 @@ class Fault:
     other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
     shows only at certain sizes, at which; a seed draws them.  form: that of the arrays which its function takes.
     claims: profiles that bind only who claims them.
+    backward: the backward pass beside it, where that is what is wrong.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Fault:
     planted: Planted | None = None
     form: Form = Form.DENSE
     claims: tuple[str, ...] = ()
+    backward: Callable[[], Callable[..., object]] | None = None
 
     @property
     def function(self) -> Attend | Layer | Rotate:

@@ -25,7 +25,7 @@ from attnspec.subjects.described import Described, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles",
-            "sizes", "blocks")
+            "sizes", "blocks", "backward_precision")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
@@ -48,6 +48,7 @@ def read_declaration(fields: Fields) -> Declaration:
         compiles=fields.flag("compiles", default=False) if "compiles" in fields.mapping else None,
         sizes=_sizes(fields),
         blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
+        backward_precision=_classes(fields.inner("backward_precision", "the backward precision", optional=True)),
     )
     return of_kind(declaration, fields.choice("kind", Kind, Kind.ATTENTION))
 
@@ -178,6 +179,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "output_dtype": '"float32"',
     "conventions": '{"hidden_row": "zeros"}',
     "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
+    "backward_precision": '{"bfloat16": {"partial": 32, "reason": "blocks of 32 queries are stored"}}',
     "claims": '["causal"]',
     "lift": '"torch"',
     "compiles": "True",

@@ -69,8 +69,8 @@ class Case:
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
         neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
-                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL}} if (
-            self.keywords.keys() & AXES.keys()) else {}
+                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL
+                      if name in self.keywords}} if self.keywords.keys() & AXES.keys() else {}
         problem = Problem(dtype, query, key, value, **{name: neutral.get(name, value)
                                                        for name, value in self.keywords.items() if name not in CACHED})
         return divided(problem, S // 2) if self.keywords.keys() & set(CACHED) else problem

@@ -11,6 +11,7 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.forms import TABLE, Form
+from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
@@ -18,7 +19,14 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.adapters import failure_of_adapter
-from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.backward import (
+    BackwardPass,
+    call_of_backward,
+    call_of_framework,
+    can_differentiate,
+    grad_given,
+)
+from attnspec.subjects.call import Answer, Call, NotDifferentiated, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
 from attnspec.subjects.lower import head_width, lower, misfit
@@ -32,7 +40,9 @@ _MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made b
                              Form.PAGED: "a paged function's keys and values are put into pages"}
 """By form, why a subject is not asked about the memory of its arrays."""
 
-__all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
+ASKS_LSE = "return_lse"
+
+__all__ = ["Answer", "NotDifferentiated", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +51,7 @@ class Subject:
 
     variants: the same with one hidden switch flipped.  refused: what it was found to refuse, by `refusals.py`, with its
     words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
+    backward: its backward pass, where it has one of its own.
     """
 
     id: str
@@ -56,11 +67,13 @@ class Subject:
     refused: Mapping[str, str] = field(default_factory=dict)
     entry: Place | None = None
     described: Described | None = None
+    backward: BackwardPass | None = None
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
 
-        Raises SubjectRaised, UnusableAnswer; ValueError where `refuses` gives a reason; ReleaseError where the
+        Where the output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
+        NotDifferentiated where the output has none; ValueError where `refuses` gives a reason; ReleaseError where the
         adapter itself fails.
         """
         if reason := self.refuses(problem):
@@ -71,6 +84,8 @@ class Subject:
             return self._spread_answer(problem)
         if self.declaration.form is Form.PAGED:
             return self._paged_answer(problem)
+        if problem.grad_output is not None:
+            return self._differentiated(problem)
         sizes = problem.sizes
         arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
         return self._perform(problem, arrays, {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
@@ -107,9 +122,17 @@ class Subject:
     def lacks(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
+        if GRAD in missing:
+            return self._without_gradients()
         if refused := next((name for name in missing if name in self.refused), ""):
             return f"{self.id} refuses {refused} ({self.refused[refused]})"
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
+
+    def _without_gradients(self) -> str:
+        """Why it is not asked for gradients."""
+        if can_differentiate(self.declaration):
+            return f"gradients of {self.id} are judged with --profile gradients"
+        return f"{self.id} has no backward pass"
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
@@ -141,6 +164,8 @@ class Subject:
         if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
             yield "a page holds a value for every key"
         yield from self._of_keywords(given)
+        if self.backward and GRAD in given and isinstance(problem, Problem):
+            yield self.backward.lacks(problem)
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
@@ -179,6 +204,14 @@ class Subject:
             raise UsageError.unknown(f"variant of {self.id}", name, self.variants)
         return self.variants[name]
 
+    @property
+    def with_gradients(self) -> Subject:
+        """The subject, whose framework is asked for gradients, if it has one that can be."""
+        declared = self.declaration
+        if not can_differentiate(declared):
+            return self
+        return replace(self, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
+
     def card(self, probed: Mapping[str, str], precision: Mapping[str, str]) -> SubjectCard:
         """What a report says of the subject beside its verdicts."""
         limits = self.declaration.limits
@@ -213,6 +246,18 @@ class Subject:
         paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
         return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+
+    def _differentiated(self, problem: Problem) -> Answer:
+        """The output with the gradients, of the framework or of the backward pass."""
+        keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
+        if self.backward is None:
+            return self._called(call_of_framework(problem, keywords, grad))
+        asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
+        forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
+        kept = {OUTPUT: forward.output, LSE: forward.lse}
+        kept = {name: kept[name] for name in self.backward.wants if kept[name] is not None}
+        answer = self._called(call_of_backward(problem, keywords, grad, kept))
+        return replace(answer, output=forward.output)
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:

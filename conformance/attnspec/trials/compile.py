@@ -8,6 +8,7 @@ from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
 from attnspec.core.errors import SpecError
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
@@ -16,6 +17,7 @@ from attnspec.spec.clause import Clause, Spec, Word
 from attnspec.subjects.subject import Subject
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.gradients import OF_INPUT
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
@@ -32,7 +34,8 @@ from attnspec.vocabulary.tables import (
     instrument_of,
 )
 
-ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse"}
+ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
+                               **dict.fromkeys(OF_INPUT, GRAD)}
 """By what is observed, the keyword by which it is asked for."""
 
 
@@ -69,8 +72,9 @@ class Check:
         looks = {step.bound.values.get("observe") for step in self.then}
         parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
                   if step.bound.name in PARTING)
+        passes = 2 if looks & OF_INPUT.keys() else 1
         return Demand(self.domain, reads=bool(looks & INSIDE), parted="".join(sorted(set(parted))),
-                      runs=max(1, len(self.runs)), projects=projects or self.domain.is_layer,
+                      runs=max(1, len(self.runs)) * passes, projects=projects or self.domain.is_layer,
                       flips=self.clause.flips, pool=self.clause.pool)
 
     def lacking(self, subject: Subject) -> str:

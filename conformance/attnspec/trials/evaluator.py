@@ -14,8 +14,12 @@ import numpy as np
 
 from attnspec.core.conventions import asked_of
 from attnspec.core.declaration import Limits
+from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
-from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
+from attnspec.numerics.gradient_precision import BackwardPrecision, backward_precision_of
+from attnspec.numerics.gradients import expect_gradients
+from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.numerics.screen import is_large
@@ -29,8 +33,10 @@ from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.record.outcome import Measured, Reading
+from attnspec.subjects.backward import grad_given
 from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
+from attnspec.vocabulary.gradients import GRADIENTS
 from attnspec.vocabulary.scene import AnyProblem
 
 REMEMBERED = 512
@@ -217,11 +223,27 @@ class Evaluator:
         parts = frozenset({part})
         if isinstance(problem, RotaryProblem):
             return expect_rotary(problem, self.precision, conventions=self.conventions)
+        if part == GRADIENTS:
+            return self._expect_gradients(problem)
         if isinstance(problem, Problem):
             screens = is_large(problem) and part != "typical"
             return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
                           scale_width=self.subject.scale_width(problem))
         return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
+
+    def _expect_gradients(self, problem: AnyProblem) -> Expectation:
+        """What the definition says of the gradients."""
+        assert isinstance(problem, Problem)
+        grad = grad_given(problem, self.subject.declaration)
+        return of_gradients(expect_gradients(
+            problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
+            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions)))
+
+    @cached_property
+    def backward_precision(self) -> BackwardPrecision:
+        """Where the subject's backward pass rounds, as it declares."""
+        declared = self.subject.declaration.backward_precision.get(self.dtype)
+        return backward_precision_of(declared, self.precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
         """What the definition says of the output (B,H,T,Dv) at some rows, indices along T, with the sharp allowance."""
@@ -258,6 +280,14 @@ def heeded(conventions: Mapping[str, str]) -> tuple[str, ...]:
     joined = conventions.get("mask_with_causal", "")
     return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""), conventions.get(PAIRS, ""),
             joined if joined in {"mask", "causal"} else "both")
+
+
+def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
+    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros."""
+    form = next((name for name in HIDING if name in problem.given), "")
+    of_hidden = conventions.get(f"hidden_row.{form}", conventions.get("hidden_row")) == "zeros"
+    of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
+    return np.where(queries_within(problem), of_hidden, of_beyond)
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)

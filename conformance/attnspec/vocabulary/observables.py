@@ -18,9 +18,10 @@ from attnspec.numerics.screen import closest
 from attnspec.problems.caches import with_values
 from attnspec.problems.problem import Array, LayerProblem, Problem, joined
 from attnspec.problems.rotary import RotaryProblem
+from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf, definer_of, observer_of
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
-Observable = Literal["output", "weights", "returned_weights", "logits", "lse"]
+Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf]
 MOST_BLOCKS = 32
 """Reading weights takes S / Dv calls; a case that would take more says nothing."""
 
@@ -148,6 +149,8 @@ LOOKS: Mapping[str, Look] = {
         Look("logits", "the logarithm of the weights that the subject applies, relative to the largest of the row",
              _weights, _define_logits, "logits"),
         Look("lse", "the log-sum-exp that the subject returns", _log_sum_exps, _define_lse, "lse"),
+        *(Look(name, f"the gradient with respect to the {of}", observer_of(name), definer_of(name), GRADIENTS)
+          for name, (of, _) in OF_INPUT.items()),
     )
 }
 

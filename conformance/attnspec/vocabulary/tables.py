@@ -7,7 +7,7 @@ from typing import Any
 
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import chance, merging, overflow, relations, rulings
+from attnspec.vocabulary import chance, differentiating, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
@@ -15,6 +15,7 @@ from attnspec.vocabulary.transforms import (
     axes,
     caches,
     contents,
+    gradients,
     history,
     keywords,
     layers,
@@ -38,7 +39,7 @@ INSTRUMENTS: Mapping[str, str] = {
     "hidden_rows_follow_convention": "probe of a convention",
     "rows_beyond_follow_convention": "probe of a convention",
     "lse_of_hidden_rows_follows_convention": "probe of a convention", "merges": WORST_CASE, "lse_merges": WORST_CASE,
-    "lse_has_its_dtype": EQUALITY, "is_refused": "refusal of the call",
+    "lse_has_its_dtype": EQUALITY, "gradients_have_input_dtypes": EQUALITY, "is_refused": "refusal of the call",
     "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
@@ -76,7 +77,7 @@ TRANSFORMS: Words = _words(
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING, *caches.OF_CACHES,
-    *segments.OF_SEGMENTS, *pages.OF_PAGES,
+    *segments.OF_SEGMENTS, *pages.OF_PAGES, *gradients.OF_GRADIENTS,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -99,7 +100,7 @@ RELATIONS: Words = _words(
     relations.answers_are_kept,
     overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
-    merging.merges, merging.lse_merges, merging.lse_has_its_dtype,
+    merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
     *ROTARY_RELATIONS,
 )
@@ -113,8 +114,8 @@ OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_d
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
-                                 "merges", "lse_merges", "lse_has_its_dtype", "has_variance", "agrees_typically",
-                                 "is_as_precise_as_declared", "has_no_drift"})
+                                 "merges", "lse_merges", "lse_has_its_dtype", "gradients_have_input_dtypes",
+                                 "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
 """Relations that only problems of attention itself have."""
 
 OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})

@@ -62,6 +62,7 @@ PUTS = (
     Put("numpy/paged", "paged.*"),
     Put("numpy/invariant", "invariance.*"),
     Put("numpy/rotary", "rotary.*"),
+    Put("numpy/training", "gradients.*"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
 
