@@ -1,7 +1,6 @@
-"""What real attentions got wrong, by class of mechanism, and the faults that make the same mistake.
+"""What real attentions got wrong, by class of mechanism, and the faults that make the same mistake, or why none does.
 
-The threads are public; each is the report or the repair of one mistake in one library. Where no fault makes it, the
-reason stands in its place.
+The threads are public; each is the report or the repair of one mistake in one library.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class Outside(enum.Enum):
     """Why a real mistake has no fault of its own."""
 
     CACHE = "it is in how a library allocates or fills a cache of its own, and no keyword of attnspec passes one"
-    BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
+    BACKWARD = "it is in a part of a backward pass that no fault of gradients gets wrong"
     POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
     TRAINING = "it shows in training only"
     REFUSAL = "a program that should run is refused before attention computes anything"
@@ -99,10 +98,10 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/110213": "blocks_hidden_first_nan",
         "huggingface/transformers/issues/38690": "hidden_row_nan",
         "pytorch/pytorch/issues/100318": "hidden_row_nan",
-        "Dao-AILab/flash-attention/issues/443": Outside.BACKWARD,
+        "Dao-AILab/flash-attention/issues/443": "grad_empty_row_nan",
         "huggingface/transformers/issues/32390": "hidden_row_nan hidden_row_first_key",
         "robertknight/rten/pull/1321": "hidden_row_nan",
-        "lucidrains/nGPT-pytorch/issues/11": Outside.BACKWARD,
+        "lucidrains/nGPT-pytorch/issues/11": "grad_empty_row_nan",
         "pytorch/pytorch/issues/156707": "hidden_row_nan",
         "NVIDIA/apex/pull/1444": "hidden_row_uniform",
         "pytorch/pytorch/issues/103963": "hidden_row_nan",
