@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from attnspec.faults.backward import AttendBackward, Way, as_backward
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.purity import misread
-from attnspec.faults.staged import staged
+from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 Change = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array]]
@@ -65,6 +67,42 @@ def _misreading(read: Callable[[Array], Array]) -> Callable[[], AttendBackward]:
     return make
 
 
+def _once(array: Array) -> Array:
+    """(B,H,T,Dv): of one that is expanded, the one number in memory, and zeros for what lies beyond."""
+    if all(stride or length == 1 for stride, length in zip(array.strides, array.shape, strict=True)):
+        return array
+    return np.where(np.arange(array.size).reshape(array.shape) == 0, array, 0).astype(array.dtype)
+
+
+_TRAINING = [False]
+"""Whether the function is left in training mode. A fresh forward pass is not."""
+
+
+def _in_training() -> Attend:
+    """A forward pass that drops weights once there was a backward pass."""
+    _TRAINING[0] = False
+    return as_attend(lambda call: attention(call, replace(SOUND, weigh=_dropped) if _TRAINING[0] else SOUND))
+
+
+def _dropped(weights: Array, work: Work) -> Array:  # noqa: ARG001  (a stage's signature)
+    """(B,H,T,S): every tenth weight is dropped, the others grow."""
+    kept = np.arange(weights.size).reshape(weights.shape) % 10 != 0
+    return np.asarray(weights * kept / weights.dtype.type(0.9))
+
+
+def _switching() -> AttendBackward:
+    """One that leaves the function in training mode."""
+    sound = as_backward(Way())
+
+    def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
+                        **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
+        _TRAINING[0] = True
+        return sound(query, key, value, grad_output, **keywords)
+
+    return attend_backward
+
+
 def _overwriting(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
     """The output's gradient (B,H,T,Dv) is scaled in place."""
     given["grad_output"][...] = given["grad_output"] * 2
@@ -80,6 +118,10 @@ FAULTS = (
            "a second call of the same shapes"),
     _fault("ignores_strides", "The output's gradient is read by the strides of the output.", _misreading(misread),
            "an output's gradient that is not contiguous", "https://github.com/ROCm/aotriton/issues/236"),
+    _fault("expanded_once", "Of an output's gradient at stride 0, memory beyond its one number is read.",
+           _misreading(_once), "an output's gradient that is expanded"),
+    Fault("grad_switches_to_training", Stage.GRAD_OUTPUT, "A backward pass leaves the function in training mode.",
+          "a call after a backward pass", _in_training, backward=_switching),
     _fault("overwrites", "The output's gradient is scaled in place.", _changed(_overwriting)),
     _fault("in_float32", "Gradients come back in the dtype of the accumulators.",
            _changed(lambda found, _: {name: array.astype(np.float64 if array.dtype == np.float32 else np.float32)

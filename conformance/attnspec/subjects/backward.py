@@ -73,9 +73,9 @@ def inputs_of(problem: Problem) -> tuple[str, ...]:
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:
-    """(B,H,T,Dv): the output's gradient as it is handed over, in the dtype that the output should have."""
+    """(B,H,T,Dv): the output's gradient as it is handed over, in the dtype that the output should have, as it lies."""
     assert problem.grad_output is not None
-    return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)))
+    return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
 
 
 def call_of_framework(problem: Problem, keywords: Mapping[str, object], grad: Array) -> Call:
