@@ -10,6 +10,7 @@ import enum
 from collections.abc import Mapping
 
 from attnspec.faults.page_threads import OF_PAGES
+from attnspec.faults.rotary_threads import OF_ROTARY
 
 
 class Outside(enum.Enum):
@@ -284,7 +285,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
                 for thread, made in bugs.items()}
-    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES}.items()}
+    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES, **OF_ROTARY}.items()}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 

@@ -19,7 +19,6 @@ from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.sound_pages import page_by_page, side_by_side
-from attnspec.faults.sound_ring import mixed_by_slots
 from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
 from attnspec.faults.sound_rotary import declaration_of_rotary
 from attnspec.faults.staged import Attend, staged
@@ -66,8 +65,8 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           staged(logits=dense.of_seen_keys, hide=dense.lowest_added), hidden_row="uniform"),
     Sound("in_order", "the keys are summed one by one, so that the bits of a row hang on what it sees alone",
           in_parts(whole), claims=("batch_invariant",)),
-    Sound("ring_buffer", "keys lie in a ring as long as the window, and are summed slot by slot",
-          staged(mix=mixed_by_slots)),
+    Sound("ring_buffer", "keys lie in a ring of few slots, and are summed slot by slot",
+          staged(mix=dense.mixed_by_slots)),
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", dense.joined(dense.eager),
           grade="G3"),
     Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(dense.naive), form=Form.PACKED),

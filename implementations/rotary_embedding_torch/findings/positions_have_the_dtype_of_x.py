@@ -15,7 +15,7 @@ x[..., 0] = 1  # the first feature of a pair that is turned by one radian a plac
 right = torch.stack([torch.arange(LENGTH).double().cos(), torch.arange(LENGTH).double().sin()], -1)
 
 
-def off(module, dtype):
+def off(module: RotaryEmbedding, dtype: torch.dtype) -> float:
     """By how much the first pair of each token is off, at the most."""
     turned = module.rotate_queries_or_keys(x.to(dtype))[0, 0, :, :2].double()
     return float((turned - right).abs().max())
