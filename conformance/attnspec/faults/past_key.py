@@ -168,6 +168,12 @@ _UNEQUAL = "a past, B > 1"
 _G = "https://github.com/"
 _TWO = "a past of two keys and more"
 
+def _past_in_pages(work: Work) -> Sequence[int]:
+    """Parts of four past keys, and the new ones."""
+    P = 0 if work.past_key is None else work.past_key.shape[2]
+    return (*range(4, P, 4), P, work.shape[3])
+
+
 def _past_apart(work: Work) -> Sequence[int]:
     """Two parts, past and new keys."""
     P = 0 if work.past_key is None else work.past_key.shape[2]
@@ -236,6 +242,8 @@ FAULTS = (
           _ANY, around(_overwrites)),
     Fault("past_empty_gives_zeros", Stage.PAST_KEY, "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
+    invariance.fault("past_in_pages", "Past keys are added up page by page, new ones one by one.",
+                     "a past of some keys", invariance.in_parts(_past_in_pages), Stage.PAST_KEY),
     invariance.fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
                      invariance.in_parts(_past_apart), Stage.PAST_KEY),
 )
