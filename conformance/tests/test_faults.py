@@ -31,8 +31,9 @@ from attnspec.problems.recipe import Recipe
 
 Function = Callable[..., Any]  # both contracts: each test knows which it is calling
 
-# those of sizes and of other forms are the business of test_size_faults.py and test_packed.py
-ATTENTION = [fault for fault in FIXED if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE]
+# those of sizes, other forms and gradients: test_size_faults.py, test_packed.py, test_paged.py, test_gradients.py
+ATTENTION = [fault for fault in FIXED
+             if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE and fault.backward is None]
 LAYERS = [fault for fault in CATALOGUE.values() if fault.kind is Kind.LAYER]
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
