@@ -257,6 +257,17 @@ def test_a_rows_convention_settles_whether_it_contributes() -> None:
     assert settled(short, {"hidden_row": "zeros", "beyond_length": "zeros"}).all()
 
 
+def test_a_bias_that_is_declared_a_constant_is_not_differentiated(tmp_path: Path) -> None:
+    forward = "def attend(query, key, value, *, bias=None):\n    return query * 0\nattend.constant_bias = True\n"
+    zeros = backward(parameters="*, bias=None")
+    assert set(mine(tmp_path, zeros, forward=forward).answer(problem("bias")).by_input) == {"query", "key", "value"}
+    engine = Engine(Plan((f"{tmp_path}/mine{next(COUNTER) - 1}.py:attend",), clauses=("gradients.of_bias",),
+                         dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
+    outcome = engine.try_item(next(iter(engine.items())))
+    assert outcome.verdict is Verdict.INAPPLICABLE
+    assert outcome.reason == "a bias is a constant to it, without a gradient"
+
+
 # The arrays
 
 
