@@ -50,7 +50,7 @@ def declaration_of_pair(sound: SoundBackward) -> Declaration:
     """That of the forward pass, with gradients, the keywords of caches left out."""
     base = declaration_of_sound(FORWARD[sound.forward])
     keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES) | {GRAD}
-    backward = dict.fromkeys(_HALVES, sound.declared) if sound.declared else {}
+    backward = dict.fromkeys(DType, sound.declared) if sound.declared else {}
     claims = tuple(dict.fromkeys(KEYWORDS[name].profile for name in keywords if KEYWORDS[name].profile in base.claims))
     return replace(base, keywords=keywords, backward_precision=backward, claims=(*claims, KEYWORDS[GRAD].profile))
 
@@ -59,7 +59,6 @@ def _stored(text: str) -> frozenset[Stored]:
     return frozenset(text.split())  # type: ignore[arg-type]  # written out below
 
 
-_HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _FLASH = _stored("weights grads")
 _ALL = _stored("logits weights kept products grads scaled group")
 _REASON = "made so, to be judged"
