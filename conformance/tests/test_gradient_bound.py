@@ -168,6 +168,15 @@ def test_what_float16_cannot_hold_is_not_claimed() -> None:
     assert all(gradient.claimed.all() for gradient in expected_of(made, grad_of(made), "backward_stored").values())
 
 
+def test_products_that_overflow_at_a_hidden_key_are_not_claimed() -> None:
+    made = problem("key_lengths", dtype=DType.FLOAT16, more="key_lengths=one_short;")
+    large = made.value.copy()
+    large[:, :, -1] = 60000
+    grad = np.full_like(grad_of(made), 2)
+    assert not expected_of(made.but(value=large), grad, "backward_stored")["query"].claimed.any()
+    assert expected_of(made.but(value=large), grad)["query"].claimed.all()
+
+
 def test_gradients_do_not_depend_on_how_a_problem_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     made = problem("mask bias softcap", shape="B2,H4,Hkv2,T9,S6,D4,Dv4")
     grad = grad_of(made)

@@ -242,8 +242,7 @@ def test_sound_backward_passes_hold_every_clause(name: str) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_gradients_leaves_the_output_right(fault: str) -> None:
-    least = next(dtype for dtype in (DType.FLOAT16, DType.FLOAT32) if dtype not in CATALOGUE[fault].equivalents)
-    made = problem("mask causal", least)
+    made = problem("mask causal", next(dtype for dtype in DType if dtype not in CATALOGUE[fault].equivalents))
     answers = [fault_subject(f"fault/{fault}").answer(each) for each in (made, made.but(grad_output=None))]
     np.testing.assert_array_equal(answers[0].output, answers[1].output)
 
@@ -256,6 +255,18 @@ def test_a_rows_convention_settles_whether_it_contributes() -> None:
     short = made.but(query_lengths=np.array([2, 5], np.int32))
     np.testing.assert_array_equal(settled(short, {"hidden_row": "zeros"})[0], [True, True, False, False, False])
     assert settled(short, {"hidden_row": "zeros", "beyond_length": "zeros"}).all()
+
+
+def test_a_bias_that_is_declared_a_constant_is_not_differentiated(tmp_path: Path) -> None:
+    forward = ("def attend(query, key, value, *, bias=None):\n    return np.resize(query, (*query.shape[:3], "
+               "value.shape[3]))\nattend.constant_bias = True\n")
+    zeros = backward(parameters="*, bias=None")
+    assert set(mine(tmp_path, zeros, forward=forward).answer(problem("bias")).by_input) == {"query", "key", "value"}
+    engine = Engine(Plan((f"{tmp_path}/mine{next(COUNTER) - 1}.py:attend",), clauses=("gradients.of_bias",),
+                         dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
+    outcome = engine.try_item(next(iter(engine.items())))
+    assert outcome.verdict is Verdict.INAPPLICABLE
+    assert outcome.reason == "a bias is a constant to it, without a gradient"
 
 
 # The arrays

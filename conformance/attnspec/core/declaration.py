@@ -45,6 +45,7 @@ class Limits(KeywordLimits):
     causal_lengths: the same under the causal flag.
     causal_only: every call is causal; there is no flag that could be off.
     page_multiple: of a paged function, the number of slots of which pages have a multiple.
+    constant_bias: a bias has no gradient.
     refuses: sizes, and keywords together or at sizes, that are not taken.
     """
 
@@ -66,6 +67,7 @@ class Limits(KeywordLimits):
     causal_lengths: str = "any"
     causal_only: bool = False
     page_multiple: int = 1
+    constant_bias: bool = False
     refuses: tuple[Refusal, ...] = ()
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:

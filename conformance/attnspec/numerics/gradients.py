@@ -11,7 +11,7 @@ from attnspec.core.cache_keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.numerics.blocks import Block, blocks
 from attnspec.numerics.bound import in_domain, weight_error
-from attnspec.numerics.gradient_errors import PairErrors, Pass, pair_errors, sizes_of_products
+from attnspec.numerics.gradient_errors import PairErrors, Pass, pair_errors
 from attnspec.numerics.gradient_precision import BackwardPrecision, BackwardRoundings, backward_roundings
 from attnspec.numerics.gradient_precision import backward_assumed as assumed_of
 from attnspec.numerics.gradient_sums import (
@@ -185,15 +185,22 @@ def _count(way: _Way, block: Block, lost: Array) -> None:
 
 
 def _claimed(way: _Way, block: Block, each: Pass, errors: PairErrors) -> Array:
-    """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored."""
+    """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored. Those of
+    hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
+    """
     operands, b = block.operands, each.roundings
-    fits = each.largest(sizes_of_products(each)) <= b.forward.largest_sum / 4
-    for is_stored, size in ((b.precision.products, each.found.products), (b.precision.logits, each.found.logits)):
-        fits = fits & (each.largest(np.abs(size)) <= (b.largest / 2 if is_stored else b.forward.largest_sum / 2))
+    reach = np.abs(each.found.grad) @ operands.held.value.swapaxes(-1, -2)
+    fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _room(b, b.precision.products))
+    fits = fits & (each.largest(np.abs(each.found.logits))[..., 0] <= _room(b, b.precision.logits))
     finite = np.isfinite(errors.dots).all(axis=-1) & np.isfinite(errors.weights).all(axis=-1)
-    judged = in_domain(operands, each.truth, b.forward, each.errors) & fits[..., 0] & finite
-    empty = (operands.counts == 0) & way.settled[block.place[0], None, _rows(way, block.place[2])]
-    return np.asarray(np.where(operands.counts == 0, empty, judged))
+    judged = in_domain(operands, each.truth, b.forward, each.errors) & finite
+    empty = np.broadcast_to(way.settled[block.place[0], None, _rows(way, block.place[2])], judged.shape)
+    return np.asarray(np.where(operands.counts == 0, empty, judged) & fits)
+
+
+def _room(b: BackwardRoundings, roundings: int) -> float:
+    """How large what is stored so often may be."""
+    return b.largest / 2 if roundings else b.forward.largest_sum / 2
 
 
 def _rows(way: _Way, queries: slice) -> slice:

@@ -8,14 +8,14 @@ from inspect import Parameter
 
 import numpy as np
 
-from attnspec.core.declaration import Declaration
+from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.numerics.gradients import DIFFERENTIATED
+from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import HELD, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, of_input
 from attnspec.subjects.described import Described
@@ -67,9 +67,10 @@ def can_differentiate(declaration: Declaration) -> bool:
     return (bool(declaration.lift) and declaration.kind is Kind.ATTENTION and declaration.form is Form.DENSE)
 
 
-def inputs_of(problem: Problem) -> tuple[str, ...]:
+def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
     """The names of the inputs with respect to which a problem has gradients."""
-    return tuple(name for name in DIFFERENTIATED if getattr(problem, name) is not None)
+    constant = {BIAS} if limits.constant_bias else set()
+    return tuple(name for name in DIFFERENTIATED if name not in constant and getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:
@@ -78,17 +79,18 @@ def grad_given(problem: Problem, declaration: Declaration) -> Array:
     return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
 
 
-def call_of_framework(problem: Problem, keywords: Mapping[str, object], grad: Array) -> Call:
+def call_of_framework(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits) -> Call:
     """A call that a framework differentiates: output and gradients come back; grad (B,H,T,Dv)."""
-    inputs, n = inputs_of(problem), problem.sizes
+    inputs, n = inputs_of(problem, limits), problem.sizes
     arrays = {name: getattr(problem, name) for name in ("query", *HELD)}
     shapes = ((n.B, n.H, n.T, n.Dv), *(np.shape(getattr(problem, name)) for name in inputs))
     return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
 
 
-def call_of_backward(problem: Problem, keywords: Mapping[str, object], grad: Array, kept: Mapping[str, object]) -> Call:
+def call_of_backward(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits,
+                     kept: Mapping[str, object]) -> Call:
     """A call of the backward pass: gradients come back; grad (B,H,T,Dv). kept: what it wants of the forward pass."""
-    inputs = inputs_of(problem)
+    inputs = inputs_of(problem, limits)
     arrays = {**{name: getattr(problem, name) for name in ("query", *HELD)}, GRAD: grad}
     given = {name: value for name, value in keywords.items()
              if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}

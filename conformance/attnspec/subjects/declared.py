@@ -203,6 +203,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "causal_lengths": '"no_more_queries"',
     "causal_only": "True",
     "page_multiple": "16",
+    "constant_bias": "True",
     "refuses": '["D > 256", "bias with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }

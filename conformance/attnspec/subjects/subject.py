@@ -164,8 +164,9 @@ class Subject:
         if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
             yield "a page holds a value for every key"
         yield from self._of_keywords(given)
-        if self.backward and GRAD in given and isinstance(problem, Problem):
-            yield self.backward.lacks(problem)
+        if GRAD in given and isinstance(problem, Problem):
+            yield self.backward.lacks(problem) if self.backward else "" if can_differentiate(declaration) else \
+                self._without_gradients()
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
@@ -250,13 +251,14 @@ class Subject:
     def _differentiated(self, problem: Problem) -> Answer:
         """The output with the gradients, of the framework or of the backward pass."""
         keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
+        limits = self.declaration.limits
         if self.backward is None:
-            return self._called(call_of_framework(problem, keywords, grad))
+            return self._called(call_of_framework(problem, keywords, grad, limits))
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
         kept = {OUTPUT: forward.output, LSE: forward.lse}
         kept = {name: kept[name] for name in self.backward.wants if kept[name] is not None}
-        answer = self._called(call_of_backward(problem, keywords, grad, kept))
+        answer = self._called(call_of_backward(problem, keywords, grad, limits, kept))
         return replace(answer, output=forward.output)
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],

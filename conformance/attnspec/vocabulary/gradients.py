@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Array
-from attnspec.vocabulary.scene import NoClaim, Posed, Scene
+from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 
 GRADIENTS = "gradients"
 """The part of an expectation that they are."""
@@ -35,7 +35,10 @@ def _observe(name: GradientOf, scene: Scene, posed: Posed[Any]) -> Arrays:
     of, axes = OF_INPUT[name]
     if any(getattr(part, of) is None for part in posed.parts):
         raise NoClaim(f"there is no {of} to differentiate with respect to")
-    arrays = [answer.by_input[of] for answer in scene.answers(posed)]
+    answers = scene.answers(posed)
+    if any(of not in answer.by_input for answer in answers):
+        raise OutsideLimits(f"a {of} is a constant to it, without a gradient")
+    arrays = [answer.by_input[of] for answer in answers]
     return arrays, axes[len(axes) - arrays[0].ndim:]
 
 
