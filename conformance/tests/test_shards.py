@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from attnspec.cli import main
 from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
@@ -178,3 +180,22 @@ def test_a_campaign_does_not_go_on_in_the_record_of_another_shard(tmp_path: Path
     path = write_record(tmp_path / "campaign.jsonl", replace(header("1/2"), spec_digest=load_spec(None).digest))
     with pytest.raises(UsageError, match="this campaign was started with shard 1/2; now it is 2/2"):
         begun(path, as_part(Plan(("sound/naive",)), Shard(2, 2), 100), {})
+
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "shards.md").read_text(encoding="utf-8")
+
+
+def test_the_matrix_of_the_guide_joins_as_many_shards_as_it_judges() -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+    jobs = yaml.safe_load(text)["jobs"]
+    shards = jobs["judge"]["strategy"]["matrix"]["shard"]
+    [command] = [step["run"] for step in jobs["judge"]["steps"] if "--shard" in step.get("run", "")]
+    assert f"--shard ${{{{ matrix.shard }}}}/{len(shards)} " in command
+    assert shards == list(range(1, len(shards) + 1))
+    assert jobs["join"]["needs"] == "judge"
+
+
+def test_the_array_of_the_guide_has_as_many_tasks_as_shards() -> None:
+    tasks, shards = re.findall(r"--array=1-(\d+)\n", GUIDE), re.findall(r'--shard "\$SLURM_ARRAY_TASK_ID/(\d+)"', GUIDE)
+    assert tasks == shards
+    assert len(tasks) == 1
