@@ -11,6 +11,8 @@ from attnspec.core.errors import UsageError
 from attnspec.core.plan import Job, Plan
 from attnspec.core.shard import Shard, dealt
 from attnspec.record.events import RunStarted
+from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
+from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.sharded import Group, plan_digest
 
@@ -69,5 +71,7 @@ def _seconds(timings: Path | None) -> Mapping[Group, float]:
 
 
 def _spent(record: RunRecord) -> Iterator[tuple[Group, float]]:
-    for each in (*record.outcomes, *record.puts, *record.blocks, *record.probes):
+    every: list[Outcome | SubjectPut | BlockJudged | SubjectProbed] = [
+        *record.outcomes, *record.puts, *record.blocks, *record.probes]
+    for each in every:
         yield (each.subject, each.dtype.value), each.seconds
