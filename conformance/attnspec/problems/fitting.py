@@ -12,13 +12,17 @@ LONGEST_TIED = 512
 
 
 def near(sizes: Sizes, limits: Limits) -> Sizes:
-    """The sizes with each axis at the nearest length that is taken by itself; grouped heads keep their number."""
+    """The sizes with each axis, and each group of heads, at the nearest size that is taken by itself."""
     if not limits.refuses:
         return sizes
     moved = {axis: limits.nearest(axis, sizes.by_axis[axis]) for axis in ("B", "T", "S", "D", "Dv")}
-    heads = limits.nearest("H", sizes.H)
-    grouped = {"H": heads, "Hkv": heads} if sizes.Hkv == sizes.H else {}
-    return replace(sizes, **moved, **grouped)
+    return replace(sizes, **moved, **_heads(sizes, limits))
+
+
+def _heads(sizes: Sizes, limits: Limits) -> dict[str, int]:
+    """The nearest numbers of heads that are taken; those that came where these cannot be divided into groups."""
+    heads, group = limits.nearest("H", sizes.H), limits.nearest("G", sizes.H // sizes.Hkv)
+    return {"H": heads, "Hkv": heads // group} if heads % group == 0 else {"H": sizes.H, "Hkv": sizes.Hkv}
 
 
 def fitted(sizes: Sizes, limits: Limits) -> Sizes:

@@ -97,7 +97,7 @@ def gate(
     """
     if not targets:
         raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
-    objects = tuple(_target(target) for target in targets if not isinstance(target, str))
+    objects = tuple(target_of(target) for target in targets if not isinstance(target, str))
     if objects and (python or host or device):
         raise UsageError("a function object stays in this process, with its arrays on the CPU. For python=, host= and "
                          "device= give its name: 'package.module:function' or 'path/to/file.py:function'.")
@@ -105,7 +105,7 @@ def gate(
         raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
     named = tuple(_member(DType, "dtype", name) for name in dtypes)
     plan = Plan(
-        targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
+        targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
@@ -155,7 +155,7 @@ def _member(kind: type[E], noun: str, name: str) -> E:
         raise UsageError.unknown(noun, name, [member.value for member in kind]) from None
 
 
-def _target(target: str | Callable[..., object]) -> str:
+def target_of(target: str | Callable[..., object]) -> str:
     """The target as text. A function that its module's name leads back to is named by it; any other is handed over."""
     if isinstance(target, str):
         return target
