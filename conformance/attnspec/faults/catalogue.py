@@ -10,7 +10,7 @@ from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, SAID, TABLE, Form
+from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, Form
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.serving_keywords import POOL as SERVING_POOL
@@ -65,7 +65,9 @@ LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "sca
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
-FORMED: Mapping[Form, frozenset[str]] = {Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE}}
+FORMED: Mapping[Form, frozenset[str]] = {
+    Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE},
+    Form.DECODER: BESIDE_CACHE | HELD_IN_CACHE | {STATE}}
 """By form, the keywords that our own functions of this form take, all that it has a place for."""
 
 OTHER_PATH = "other_path"

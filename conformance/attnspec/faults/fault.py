@@ -36,6 +36,7 @@ class Stage(enum.Enum):
     KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
+    CACHE = "cache"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

@@ -16,17 +16,18 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.invariance import in_parts, whole
+from attnspec.faults.sound_decoder import CAPACITY, FORGETFUL, concatenating, forgetting, in_a_ring, preallocated
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.sound_pages import page_by_page, side_by_side
 from attnspec.faults.sound_ring import mixed_by_slots
-from attnspec.faults.staged import Attend, staged
+from attnspec.faults.staged import Attend, attention, staged
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
     """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing.
 
-    claims: profiles that bind only who claims them.
+    claims: profiles that bind only who claims them.  capacity: of its cache, and whether it forgets the oldest key then.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Sound:
     hidden_row: str = "zeros"
     form: Form = Form.DENSE
     claims: tuple[str, ...] = ()
+    cache: int = 0
+    overfull_cache: str = "grows"
 
     @property
     def function(self) -> Attend:
@@ -72,6 +75,13 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           side_by_side(dense.naive), form=Form.PAGED),
     Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises", page_by_page(dense.by_pages),
           form=Form.PAGED),
+    Sound("decoder_concatenating", "past and new keys, one behind the other", concatenating(attention),
+          form=Form.DECODER),
+    Sound("decoder_preallocated", "a buffer that is allocated once, NaN where nothing was written",
+          preallocated(attention), form=Form.DECODER, cache=CAPACITY, overfull_cache="refuses"),
+    Sound("decoder_in_a_ring", "a ring as long as the window", in_a_ring(attention), form=Form.DECODER),
+    Sound("decoder_forgetting", "a buffer that forgets the oldest key where it is full", forgetting(attention),
+          form=Form.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
 
 DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is Form.DENSE}
@@ -92,8 +102,8 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     every = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     keywords = FORMED.get(sound.form, every)
     return Declaration(
-        form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
-        conventions={**RECOMMENDED, "hidden_row": sound.hidden_row,
+        form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
+        conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}

@@ -11,6 +11,7 @@ import numpy as np
 from . import said
 from .frames import Entries
 from .parts import READABLE, parts_of
+from .steps import CACHE, stepped
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
@@ -76,6 +77,8 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
                     handed[id(each.array)] = lift.hand(each)
             inputs = [handed[id(each.array)] for each in given.inputs]
             keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
+            if CACHE in keywords:
+                function = stepped(function, keywords.pop(CACHE), _parted)
             returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
             told, results = ({}, _read(returned, given.shapes, lift)) if given.shapes else parts_of(returned, lift)
             for each in arrays:
@@ -120,6 +123,16 @@ def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[s
         pulled.append(gradients)
     lift.wait(returned)
     return returned
+
+
+def _parted(returned: Any) -> Tuple[Any, Any]:
+    """What a decoder answers: output, (B,H,T,Dv) or (B,T,M), alone or with what else was asked for; and its cache, which
+    stands last. Raises _Unusable.
+    """
+    if not isinstance(returned, (tuple, list)) or len(returned) < 2:
+        raise _Unusable(named(returned), "the cache", 0)
+    *results, cache = returned
+    return (results[0] if len(results) == 1 else tuple(results)), cache
 
 
 def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:

@@ -13,7 +13,7 @@ LONGEST_TIED = 512
 
 def near(sizes: Sizes, limits: Limits) -> Sizes:
     """The sizes with each axis at the nearest length that is taken by itself; grouped heads keep their number."""
-    if not limits.refuses:
+    if not limits.all_refusals:
         return sizes
     moved = {axis: limits.nearest(axis, sizes.by_axis[axis]) for axis in ("B", "T", "S", "D", "Dv")}
     heads = limits.nearest("H", sizes.H)
