@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,4 +127,4 @@ def _kept(held: Slots | None, call: HandedOver) -> Slots:
         past = _as_past(held)
         room.key[:, :, :count], room.value[:, :, :count] = past["past_key"], past["past_value"]
         room.places[:count] = np.arange(count)
-    return _written(room, call, np.arange(count, count + call.key.shape[2]))
+    return _written(replace(room, count=count), call, np.arange(count, count + call.key.shape[2]))

@@ -19,11 +19,13 @@ def filled(problem: Problem, keys: int) -> Problem:
     order = np.append(np.arange(keys - 1) % whole.sizes.S, whole.sizes.S - 1)
     hiding = {name: off for name, off in acting_on(Acts.VISIBILITY).items() if off is not False}
     columns = {name: OFF[name] for name, axes in AXES.items() if set(axes) & set("TS") and name in OFF}
-    return divided(whole.but(query=np.ascontiguousarray(whole.query[:, :, -1:]), **{STATE: None}, **hiding, **columns,
-                             **{name: getattr(whole, name)[:, :, order] for name in HELD}), keys - 1)
+    repeated = {name: getattr(whole, name)[:, :, order] for name in HELD}
+    last = np.ascontiguousarray(whole.query[:, :, -1:])
+    return divided(whole.but(**{**columns, **hiding, STATE: None, **repeated, "query": last}), keys - 1)
 
 
 def last_keys(problem: Problem, keys: int) -> Problem:
     """The same, without those before its last keys, all of which its one query sees."""
     whole = joined(problem)
-    return whole.but(causal=False, **{name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in HELD})
+    kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in HELD}
+    return whole.but(causal=False, **kept)

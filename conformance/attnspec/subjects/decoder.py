@@ -60,7 +60,7 @@ def in_steps(problem: Problem, pattern: StepPattern) -> Stepped:
     if pattern == "beside_another":
         return Stepped(_by_turns(own, tuple(_stored(_another(problem), OTHER, _halves(problem.past)))), last)
     if pattern == "after_another":
-        return Stepped((*_stored(_longer(problem), OTHER, _at_once(problem.past + problem.sizes.S)), *own), last)
+        return Stepped((*_stored(_another(problem), OTHER, _at_once(problem.sizes.S)), *own), last)
     if pattern == "tried_before":
         other = _another(problem)
         return Stepped((*own, Step(_quiet(other, _alone(other)), takes, TRIED)), last)
@@ -135,15 +135,6 @@ def _another(problem: Problem) -> Problem:
     """The same with other keys and values: of the opposite sign, each at the place of its neighbour."""
     return problem.but(**{name: np.ascontiguousarray(np.roll(-value, 1, axis=2)) for name in (*HELD, *HELD_IN_CACHE)
                           if (value := getattr(problem, name)) is not None})
-
-
-def _longer(problem: Problem) -> Problem:
-    """A sequence without a past that is longer than the problem's: all its other keys, and the past ones again."""
-    whole = joined(_another(problem))
-    past = problem.past
-    return whole.but(**{name: np.concatenate([array, array[:, :, :past]], axis=2)
-                        for name in HELD for array in (getattr(whole, name),)},
-                     **{name: None for name in problem.given if name in COUNTS})
 
 
 def _by_turns(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:
