@@ -44,8 +44,8 @@ class Limits(KeywordLimits):
     mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
-    past_lengths: how many new keys are taken where there is a past, in place of `lengths`: `any`, or `equal`, as many as
-    queries. One input serves for both, so that `self_attention_only` says the same.
+    past_lengths: how many new keys are taken where there is a past, in place of `lengths`: `any`, or `equal`, as many
+    as queries. One input serves for both, so that `self_attention_only` says the same.
     cache: of a decoder, the most keys that its cache holds; 0 says nothing of it.
     causal_only: every call is causal; there is no flag that could be off.
     page_multiple: of a paged function, the number of slots of which pages have a multiple.

@@ -13,15 +13,16 @@ from attnspec.core.serving_keywords import patterns
 
 POOL = "decoder"
 
-StepPattern = Literal["at_once", "token_by_token", "halves", "growing", "beside_another", "after_another", "tried_before"]
+StepPattern = Literal["at_once", "token_by_token", "halves", "growing", "beside_another", "after_another",
+                      "tried_before"]
 STEP_PATTERNS: Mapping[StepPattern, str] = {
     "at_once": "the past is stored by one call",
     "token_by_token": "the last 16 past keys are stored one by one, and those before them at once",
     "halves": "the past is stored in two calls",
     "growing": "the past is stored in calls of 1, 2, 3 … keys, and after the seventh call all that are left at once",
     "beside_another": "as halves; by turns with it, another sequence is stored in a cache of its own",
-    "after_another": "as at_once; before that, another sequence, as long as past and new keys, is stored in a cache of its own and"
-                     " given up",
+    "after_another": "as at_once; before that, another sequence, as long as past and new keys, is stored in a cache of "
+                     "its own and given up",
     "tried_before": "as at_once; before the new keys, others are tried behind the same cache, and that answer given up",
 }
 """How past keys and values come into the cache. A clause asks for `tried_before`, which not every cache stands."""

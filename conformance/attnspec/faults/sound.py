@@ -27,7 +27,8 @@ from attnspec.faults.staged import Attend, attention, staged
 class Sound:
     """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing.
 
-    claims: profiles that bind only who claims them.  capacity: of its cache, and whether it forgets the oldest key then.
+    claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
+    overfull_cache: what it does with more.
     """
 
     name: str

@@ -25,7 +25,7 @@ FORGETFUL = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slots:
-    """Slots (B,Hkv,slots,·) and the place of the key in each, (slots,); -1 where none stands.  count: of keys so far."""
+    """Slots (B,Hkv,slots,·), the place of the key in each, (slots,), or -1, and the number of keys so far."""
 
     key: Array
     value: Array
@@ -84,8 +84,9 @@ def forgetting(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
 
 def _empty(call: HandedOver, slots: int) -> Slots:
     """A buffer in which nothing stands."""
-    return Slots(*(np.full((*array.shape[:2], slots, array.shape[3]), np.nan, array.dtype)
-                   for array in (call.key, call.value)), np.full(slots, -1), 0)
+    key, value = (np.full((*array.shape[:2], slots, array.shape[3]), np.nan, array.dtype)
+                  for array in (call.key, call.value))
+    return Slots(key, value, np.full(slots, -1), 0)
 
 
 def _written(held: Slots, call: HandedOver, slots: Array) -> Slots:

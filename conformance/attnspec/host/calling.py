@@ -126,8 +126,8 @@ def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[s
 
 
 def _parted(returned: Any) -> Tuple[Any, Any]:
-    """What a decoder answers: output, (B,H,T,Dv) or (B,T,M), alone or with what else was asked for; and its cache, which
-    stands last. Raises _Unusable.
+    """What a decoder answers: output, (B,H,T,Dv) or (B,T,M), alone or with what else was asked for; and, from the last
+    place, its cache. Raises _Unusable.
     """
     if not isinstance(returned, (tuple, list)) or len(returned) < 2:
         raise _Unusable(named(returned), "the cache", 0)

@@ -67,7 +67,11 @@ def in_steps(problem: Problem, pattern: StepPattern) -> Stepped:
     return Stepped(own, last)
 
 
-def told(stepped: Stepped, call: Callable[[Problem], tuple[Mapping[str, Array], Mapping[str, object]]]) -> dict[str, Any]:
+Arguments = tuple[Mapping[str, Array], Mapping[str, object]]
+"""The arrays of a call, query (B,H,T,D) or (B,T,M) and its like, and its keywords."""
+
+
+def told(stepped: Stepped, call: Callable[[Problem], Arguments]) -> dict[str, Any]:
     """The keyword that the host makes calls of (docs/protocol.md). call: arrays and keywords of one call."""
     earlier = {}
     for number, step in enumerate(stepped.earlier):

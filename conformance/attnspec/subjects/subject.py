@@ -204,8 +204,8 @@ class Subject:
         arrays, sizes = _inputs(stepped.last.problem), problem.sizes
         return self._perform(problem, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def _arguments(self, problem: Problem) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-        """Arrays, query (B,H,T,D) or (B,T,M) and its like, and keywords of a call."""
+    def _arguments(self, problem: Problem) -> decoder.Arguments:
+        """Of one call, as the subject takes it."""
         if self.declaration.kind is not Kind.LAYER:
             return _inputs(problem), self._keywords(problem)
         lowered = lower(problem, self.declaration.limits)
@@ -233,7 +233,8 @@ class Subject:
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages and
-        caches are made."""
+        caches are made.
+        """
         said = _SAID_BY_FORM.get(self.declaration.form, frozenset())
         used: dict[str, object] = {name: value for name, value in sorted(problem.given.items()) if name not in said}
         if "mask" in used and self.declaration.limits.bias_is_mask:
