@@ -22,7 +22,7 @@ from attnspec.spec.refutations import Refutations, read_refutations
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reach.md"
 FOUND = "found"
-NEEDS: Mapping[Outside, str] = {Outside.BACKWARD: "gradients", Outside.TRAINING: "training"}
+NEEDS: Mapping[Outside, str] = {Outside.BACKWARD: "other gradients", Outside.TRAINING: "training"}
 NO_MISTAKE = (Outside.CONVENTION, Outside.TASTE)
 
 _INTRODUCTION = """\
@@ -30,8 +30,8 @@ _INTRODUCTION = """\
 
 Each thread below reports or repairs a mistake in somebody's attention. It counts as *found* if a fault of the catalogue
 makes the same mistake, and `must` clauses detect that fault at every dtype at which it can be told from rounding
-([the matrix](faults.md#which-clause-detects-which-fault)). What needs gradients or training is counted apart, since the
-clauses judge forward passes. For the rest a reason stands in place of the clause.
+([the matrix](faults.md#which-clause-detects-which-fault)). What is about other gradients than the faults get
+wrong, or shows in training alone, is counted apart. For the rest a reason stands in place of the clause.
 
 `python conformance/benchmarks/reach.py --write` writes this page from the catalogue and from `spec/refutations.json`.
 """

@@ -54,6 +54,13 @@ def one_mask_for_all_heads(query, key, value, mask=None):
 def no_attention(query, key, value):
     return query
 
+HEADS, WIDTH = 3, 5
+
+def of_three_heads(inputs):
+    def split(array):
+        return array.reshape(len(array), HEADS, -1)
+    return split(inputs)
+
 def sees_one_more(query, key, value, is_causal=False):
     """Its diagonal is off by one."""
     logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
@@ -186,6 +193,9 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
 
 @pytest.mark.parametrize(("target", "message"), [
     ("their_numpy:no_attention", "their_numpy:no_attention does not compute attention in any of the"),
+    ("their_numpy:of_three_heads",
+     "It reads HEADS = 3 from its module, and it was tried with other sizes: if that is the number of heads or a "
+     "width, make it a parameter (`num_heads=HEADS`). Write its adapter by hand"),
     ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is not a class of PyTorch, Equinox, Flax, Haiku or "
                                "Keras, so it cannot be found out how it is constructed"),
     ("their_torch:Headless", "their_torch:Headless does not compute attention in any of the"),

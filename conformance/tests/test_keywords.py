@@ -17,7 +17,7 @@ from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
-MOST = 17
+MOST = 21
 """How many files, or folders of one kind of data, may name a keyword."""
 
 CALLS = "diagnosis/calls.py"
@@ -40,11 +40,15 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/window.py": "a window that is lost beside it",
         "faults/exponential.py": "two that are left switched on",
         "faults/staged.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/operands.py": "what blocks of it need",
         "faults/sizes/": "families of faults that need it",
         "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
+        "numerics/gradient_truth.py": "its derivative",
+        "numerics/gradient_errors.py": "the term of its derivative",
+        "faults/backward.py": "its stage in the backward pass",
+        "faults/grad_output.py": "backward passes that lose it",
     },
     "window": {
         "core/keywords.py": "its definition",
@@ -59,11 +63,12 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/key_lengths.py": "numbers of keys that are lost beside it",
         "faults/sinks.py": "sinks that are lost beside it",
         "faults/staged.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/operands.py": "which keys are in it",
         "faults/sizes/": "families of faults that need it",
         "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
+        "faults/grad_output.py": "backward passes that lose it",
     },
     "key_lengths": {
         "core/keywords.py": "its field",
@@ -81,8 +86,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/query_lengths.py": "numbers of queries that are taken for it",
         "faults/past_key.py": "numbers that do not count the past",
         "faults/serving.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
+        "faults/grad_output.py": "backward passes that lose it",
+        "faults/gradient_threads.py": "real mistakes with it",
     },
     "query_lengths": {
         "core/keywords.py": "its field",
@@ -97,8 +104,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/key_lengths.py": "numbers of keys that are taken for it",
         "faults/query_lengths.py": "its faults",
         "faults/serving.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
+        "numerics/gradients.py": "rows that contribute to no gradient",
+        "faults/backward.py": "the same, in the backward pass",
     },
     "sinks": {
         "core/keywords.py": "its field",
@@ -115,8 +124,12 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sinks.py": "its faults",
         "faults/return_lse.py": "a log-sum-exp without it",
         "faults/serving.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
+        "numerics/gradients.py": "its gradient",
+        "faults/backward.py": "its stage in the backward pass",
+        "faults/grad_output.py": "backward passes that lose it",
+        "vocabulary/gradients.py": "how its gradient is observed",
     },
     "return_lse": {
         "core/keywords.py": "its field",
@@ -131,7 +144,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/fault.py": "the stage of its faults",
         "faults/return_lse.py": "its faults",
         "faults/staged.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
     },
@@ -145,7 +158,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/window.py": "a window that does not count it",
         "faults/past_value.py": "the same of values",
         "faults/serving.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
     },
     "past_value": {
         "core/keywords.py": "its field",
@@ -155,7 +168,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/past_key.py": "faults of keys and values",
         "faults/past_value.py": "its faults",
         "faults/serving.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
     },
     "alibi_slopes": {
@@ -170,9 +183,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/fault.py": "the stage of its faults",
         "faults/alibi_slopes.py": "its faults",
         "faults/serving.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
         "faults/packed.py": "of each sequence its own",
         "faults/sound_packed.py": "packed sequences with them",
+        "faults/backward.py": "its stage in the backward pass",
     },
     "query_segments": {
         "core/keywords.py": "its field",
@@ -187,7 +201,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/query_segments.py": "its faults",
         "faults/key_segments.py": "faults of the keys' segments",
         "faults/serving.py": "its stage, which faults replace",
-        "faults/sound.py": "sound formulations of it",
+        "faults/sound_dense.py": "sound formulations of it",
     },
     "block_table": {
         "core/keywords.py": "its field",
@@ -197,6 +211,18 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/transforms/pages.py": "its words",
         "faults/fault.py": "the stage of its faults",
         "faults/block_table.py": "its faults",
+    },
+    "grad_output": {
+        "core/keywords.py": "its field",
+        "core/gradient_keywords.py": "its definition",
+        "host/lifts/plain.py": "how a framework is handed it",
+        "subjects/backward.py": "the parameter of a backward pass",
+        "subjects/subject.py": "that gradients are asked for with it",
+        "vocabulary/transforms/gradients.py": "its words",
+        "faults/fault.py": "the stage of its faults",
+        "faults/grad_output.py": "its faults",
+        "faults/grad_state.py": "faults that remember or overwrite",
+        "faults/backward.py": "sound backward passes",
     },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""

@@ -50,7 +50,7 @@ Pair = tuple[str, str, DType]  # clause, fault, dtype
 LAW = load_spec()
 MATRIX = read_refutations(LAW)
 SAMPLE = 60
-FEW = 1
+FEW = 2
 """Pairs of a fault and a dtype that effort quick may miss at the seed of the matrix."""
 DRAW = os.environ.get("ATTNSPEC_REFUTATIONS", "0")
 """Another value draws another sample of the pairs that are proven anew."""

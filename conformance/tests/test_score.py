@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import precision_of, systematic_error
+from attnspec.numerics.precision import precision_of
 from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
+from attnspec.numerics.systematic import systematic_error
 from attnspec.problems.problem import Array
 
 DIRECTIONS: tuple[DirectionName, ...] = get_args(DirectionName)

@@ -13,6 +13,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.page_keywords import PAGE_PATTERNS
 from attnspec.core.plan import Plan
+from attnspec.core.rotary import POSITION_PATTERNS, ROTARY, WIDTH_PATTERNS
 from attnspec.core.segment_keywords import SEGMENT_PATTERNS, SEGMENTS
 from attnspec.core.serving_keywords import LENGTH_PATTERNS, SERVING, SINK_PATTERNS
 from attnspec.engine.cases import in_a_line
@@ -31,7 +32,8 @@ EXAMPLES = re.findall(r"<!-- example: (\S+\.py), judged by (\S+) -->\n```python\
 
 def verdicts(path: Path, clauses: str) -> dict[str, Verdict]:
     """Of the clauses that apply, by clause and dtype, at effort quick."""
-    engine = Engine(Plan((f"{path}:attend",), clauses=(clauses, "attention.definition"), effort=Effort.QUICK))
+    name = "rotate" if path.name == "rotary.py" else "attend"
+    engine = Engine(Plan((f"{path}:{name}",), clauses=(clauses, "attention.definition"), effort=Effort.QUICK))
     found = {f"{item.clause} {item.dtype}": engine.try_item(item).verdict for item in engine.items()}
     return {name: verdict for name, verdict in found.items() if verdict is not Verdict.INAPPLICABLE}
 
@@ -52,6 +54,11 @@ def test_an_example_that_forgets_the_lengths_does_not_conform(tmp_path: Path) ->
     assert Verdict.VIOLATED in verdicts(path, "lengths.definition").values()
 
 
+def test_the_table_of_a_rotary_embedding_has_its_keywords() -> None:
+    for word in ROTARY.values():
+        assert f"| `{word.name}` | {word.shape} | " in GUIDE
+
+
 def test_the_table_has_every_keyword_of_serving() -> None:
     for word in (*SERVING, *CACHES, *SEGMENTS):
         assert f"| `{word.name}` | {word.shape} | " in GUIDE
@@ -61,7 +68,8 @@ def test_the_table_has_every_keyword_of_serving() -> None:
 @pytest.mark.parametrize(("keywords", "patterns"), [
     ("`key_lengths`, `query_lengths`", LENGTH_PATTERNS), ("`past_key`", PAST_PATTERNS), ("`sinks`", SINK_PATTERNS),
     ("`alibi_slopes`", SLOPE_PATTERNS), ("`query_segments`", SEGMENT_PATTERNS),
-    ("`block_table`", PAGE_PATTERNS), ("`cache`", STEP_PATTERNS)])
+    ("`block_table`", PAGE_PATTERNS), ("`cache`", STEP_PATTERNS), ("`positions`", POSITION_PATTERNS),
+    ("`rotary_width`", WIDTH_PATTERNS)])
 def test_the_guide_explains_every_pattern_that_a_case_names(keywords: str, patterns: Mapping[str, str]) -> None:
     told = re.findall(rf"^\| {keywords} \| `(\w+)` \| (.*) \|$", GUIDE, re.MULTILINE)
     assert dict(told) == dict(patterns)

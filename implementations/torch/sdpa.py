@@ -18,22 +18,22 @@ Tensor = Any
 
 def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
          causal: bool = False, scale: float | None = None) -> Tensor:
-    """The kernel that PyTorch chooses, without gradients."""
-    with torch.no_grad():
+    """The kernel that PyTorch chooses, without gradients unless they are asked for."""
+    with torch.set_grad_enabled(query.requires_grad):
         return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_math(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
               causal: bool = False, scale: float | None = None) -> Tensor:
     """The reference kernel."""
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+    with torch.set_grad_enabled(query.requires_grad), sdpa_kernel(SDPBackend.MATH):
         return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_flash(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                causal: bool = False, scale: float | None = None) -> Tensor:
     """The fused kernel."""
-    with torch.no_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    with torch.set_grad_enabled(query.requires_grad), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 

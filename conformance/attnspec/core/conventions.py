@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.rotary import POSITIONS, PROFILE
 
 UNDEFINED = "undefined"
 
@@ -87,9 +88,12 @@ CONVENTIONS: Mapping[str, Convention] = {
             "kept": "yes: a call leaves the cache as it was",
             "changed": "no: a call changes the cache that it is handed",
             UNDEFINED: "no promise is made"}, "kept", "cache"),
+        Convention("rotary_pairs", "Which features are a pair that a rotary embedding turns?", {
+            "halves": "features i and i + r/2 of the r that are turned",
+            "interleaved": "features 2i and 2i+1",
+            UNDEFINED: "no promise is made"}, "halves", POSITIONS),
     )
 }
-
 
 PROFILES: Mapping[str, str] = {
     "core": "attention without optional arguments, as its definition says, deterministic and at every size",
@@ -97,6 +101,7 @@ PROFILES: Mapping[str, str] = {
        for name in ("scale", "return_weights", "mask", "bias", "causal", *UNCOMMON)},
     "grouped": "fewer key/value heads than query heads (grouped-query and multi-query attention)",
     "layers": "whole layers with their projections and head split",
+    PROFILE: "a rotary embedding: pairs of features are turned by angles that grow with the position",
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
     "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from attnspec.core.cache_keywords import CACHED
-from attnspec.core.conventions import UNDEFINED
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.errors import Place
 from attnspec.core.forms import Form
 from attnspec.core.keywords import KeywordLimits
@@ -49,6 +49,7 @@ class Limits(KeywordLimits):
     cache: of a decoder, the most keys that its cache holds; 0 says nothing of it.
     causal_only: every call is causal; there is no flag that could be off.
     page_multiple: of a paged function, the number of slots of which pages have a multiple.
+    constant_bias: a bias has no gradient.
     refuses: sizes, and keywords together or at sizes, that are not taken.
     """
 
@@ -72,6 +73,7 @@ class Limits(KeywordLimits):
     causal_only: bool = False
     cache: int = 0
     page_multiple: int = 1
+    constant_bias: bool = False
     refuses: tuple[Refusal, ...] = ()
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
@@ -128,6 +130,14 @@ class Limits(KeywordLimits):
                    and condition.is_of_one_axis]
         near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))
         return next((each for each in near if each > 0 and not any(one.holds({axis: each}) for one in refused)), size)
+
+
+_ODD = Refusal((Condition("D", "≠", 0, 2),))
+
+
+def within_form(limits: Limits) -> Limits:
+    """The limits of a rotary embedding: its sizes are those of one array, whose features come in pairs."""
+    return replace(limits, grouped=False, ties_value_width=True, lengths="equal", refuses=(*limits.refuses, _ODD))
 
 
 _OF_KEYWORDS = tuple(each.name for each in fields(KeywordLimits))
@@ -206,6 +216,7 @@ class Declaration:
     sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
     blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
     form: how its arrays are laid out.  given: what that form gives it beside them.
+    backward_precision: as precision, of the backward pass: what is otherwise there than the forward pass says.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -227,6 +238,7 @@ class Declaration:
     blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     form: Form = Form.DENSE
     given: frozenset[str] = frozenset()
+    backward_precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
 
     @property
     def is_compiled(self) -> bool:
@@ -245,3 +257,18 @@ class Declaration:
     def returned(self, dtype: DType) -> DType:
         """The dtype that the output should have where the inputs have this one."""
         return dtype if self.output_dtype in (INPUT, UNDEFINED) else DType(self.output_dtype)
+
+
+def of_kind(declaration: Declaration, kind: Kind) -> Declaration:
+    """The declaration of a subject of this kind: a rotary embedding has the limits of its form beside its own."""
+    is_rotary = kind is Kind.ROTARY
+    return replace(declaration, kind=kind, limits=within_form(declaration.limits) if is_rotary else declaration.limits)
+
+
+def asked_of(kind: Kind, keywords: Collection[str]) -> tuple[str, ...]:
+    """The conventions that a subject is asked: those of its kind without which no keyword of it is understood. A rotary
+    embedding whose pairs are a keyword has no convention of them.
+    """
+    if kind is Kind.ROTARY:
+        return () if "interleaved" in keywords else ("rotary_pairs",)
+    return tuple(name for name, each in CONVENTIONS.items() if not each.keyword or each.keyword in keywords)

@@ -19,6 +19,7 @@ class Acts(enum.Enum):
     LOGITS = "logits"
     ANSWER = "answer"          # what is returned beside the output
     LAYER = "layer"            # the projections around attention
+    ROTATION = "rotation"      # by which angles which features are turned
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Keyword:
     acts: Acts
     annotation: str
     promise: str = ""
-    kinds: frozenset[Kind] = frozenset(Kind)
+    kinds: frozenset[Kind] = frozenset({Kind.ATTENTION, Kind.LAYER})
     required: frozenset[Kind] = frozenset()
     in_layers: bool = True
     hides: bool = False

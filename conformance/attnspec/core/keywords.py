@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
 from attnspec.core.decoder_keywords import STEPS, StepPattern
 from attnspec.core.errors import SpecError
+from attnspec.core.gradient_keywords import GRADIENTS, GradPattern
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
 from attnspec.core.page_keywords import PAGES, PagePattern
@@ -36,6 +37,7 @@ class KeywordArguments(Generic[ArrayT]):
     alibi_slopes (H,) or (B,H), likewise.  past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv): S counts them, too.
     query_segments (B,T), key_segments (B,S) int32.  block_table: (B,N) int32, in a problem the name of a pattern.
     cache: what an earlier call handed back, in a problem the name of a pattern.
+    grad_output (B,H,T,Dv), of the dtype: gradients are asked for.
     """
 
     mask: ArrayT | None = None
@@ -56,6 +58,7 @@ class KeywordArguments(Generic[ArrayT]):
     key_segments: ArrayT | None = None
     block_table: ArrayT | PagePattern | None = None
     cache: Any = None
+    grad_output: ArrayT | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -88,12 +91,12 @@ class KeywordLimits:
 
     def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
         """What of a keyword's value the subject cannot take; empty if it takes it."""
-        judge = KEYWORDS[keyword].misfit
+        judge = KEYWORDS[keyword].misfit if keyword in KEYWORDS else None
         return judge(self, value, causal) if judge else ""
 
     def needs_causal(self, keyword: str) -> bool:
         """Whether the subject takes the keyword together with the causal flag only."""
-        limit = KEYWORDS[keyword].needs_causal
+        limit = KEYWORDS[keyword].needs_causal if keyword in KEYWORDS else ""
         return bool(limit) and bool(getattr(self, limit))
 
 
@@ -110,6 +113,7 @@ class Lists(TypedDict, total=False):
     segment_patterns: Literal["any"] | Sequence[SegmentPattern]
     page_patterns: Literal["any"] | Sequence[PagePattern]
     step_patterns: Literal["any"] | Sequence[StepPattern]
+    grad_patterns: Literal["any"] | Sequence[GradPattern]
 
 
 def _number(name: str, text: str) -> float:
@@ -283,6 +287,7 @@ _ALL = (
     *SEGMENTS,
     *PAGES,
     *STEPS,
+    *GRADIENTS,
     Keyword(
         "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
         "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,

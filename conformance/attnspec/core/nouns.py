@@ -92,7 +92,8 @@ class Effort(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What a subject is: a bare attention function, or a whole layer with its projections."""
+    """What a subject is: a bare attention function, a whole layer with its projections, or a rotary embedding."""
 
     ATTENTION = "attention"
     LAYER = "layer"
+    ROTARY = "rotary"

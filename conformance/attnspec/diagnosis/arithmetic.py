@@ -16,9 +16,11 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.errors import ManifestError
-from attnspec.core.nouns import DType, Effort, Level
+from attnspec.core.nouns import DType, Effort, Kind, Level
+from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.failing_case import judged
+from attnspec.diagnosis.rotary import narrow_for
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.problems.problem import numpy_dtype
 from attnspec.problems.recipe import Recipe
@@ -46,7 +48,7 @@ FEXP_U20 = 940
 ORDINARY = frozenset({"generic", "long"})
 """The kinds of problems with values of no structure, on which independent roundings show."""
 
-CONVICTING = ORDINARY | {"attention", "score"}
+CONVICTING = ORDINARY | {"attention", "score", "rotary"}
 """The kinds of problems on which a class is tried as a whole."""
 
 
@@ -112,8 +114,10 @@ def _all_in(dtype: str) -> Words:
     return {**dict.fromkeys(stored, dtype), "logit_roundings": 1, "weight_roundings": 3, "prescale_roundings": 4}
 
 
-def classes_for(dtype: DType) -> tuple[Wider, ...]:
+def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[Wider, ...]:
     """The classes that are tried, the likelier first; each is followed by the same with subnormals that become 0."""
+    if kind is Kind.ROTARY:
+        return tuple(Wider(each.cause, each.advice, each.words) for each in narrow_for(dtype))
     of = _of_half if is_half(dtype) else _of_single if dtype is DType.FLOAT32 else _of_double
     return (_SUBNORMALS, *(each for alone in of(dtype.value) for each in (alone, _flushing(alone))))
 
@@ -161,7 +165,8 @@ class ArithmeticExplainer:
     def _wider(self, evaluator: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
         """The classes that round more than the declared one, those that were the answer before first."""
         dtype = evaluator.dtype
-        known = sorted(classes_for(dtype), key=lambda each: not self._tried.get((dtype, each.cause), False))
+        classes = classes_for(dtype, evaluator.subject.declaration.kind)
+        known = sorted(classes, key=lambda each: not self._tried.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
             may_explain = self._tried.get((dtype, wider.cause), True)
@@ -199,7 +204,7 @@ class ArithmeticExplainer:
 
 def _is_plain(check: Check) -> bool:
     """Whether a `must` clause holds plain answers against the definition, and needs no keyword for it."""
-    is_plain = not any(check.runs.values()) and not check.domain.is_layer and not check.needs
+    is_plain = not any(check.runs.values()) and not check.domain.is_layer and check.needs <= {POSITIONS}
     return is_plain and check.clause.level is Level.MUST
 
 

@@ -23,6 +23,7 @@ from attnspec.faults.sound_pages import side_by_side
 from attnspec.faults.staged import Attend
 from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
+from attnspec.numerics.rotary import INTERLEAVED, PAIRS
 from attnspec.problems.problem import Array
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
@@ -45,7 +46,7 @@ class Candidate:
         """The call of this number, and all before it; noise: 0 for none, or the seed of rounding errors put in."""
         if noise not in self._put:
             # a fault may have a memory: with other roundings it is another one, and is put every call anew
-            docked = as_candidate(self.fault, self._bar.subject)
+            docked = as_candidate(self.fault, self._bar.subject, self._bar.conventions)
             self._put[noise] = noisy(docked, Noise(self._bar.precision, noise)) if noise else docked, []
         docked, steps = self._put[noise]
         while len(steps) <= index:
@@ -62,10 +63,14 @@ class Candidate:
         return (self.step(index, noise=seed) for seed in NOISES)
 
 
-def as_candidate(fault: Fault, subject: Subject) -> Subject:
-    """The fault, freshly made, in the place of the subject: under its declaration and with its variants."""
+def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str]) -> Subject:
+    """The fault, freshly made, in the place of the subject: under its declaration and with its variants, and with its
+    pairs where no keyword says them.
+    """
     function = fault.function
     other = fault.other_path() if fault.other_path else function
+    if conventions.get(PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
+        function = other = partial(function, interleaved=True)
     fitted = partial(_fitted, fault, subject)
     variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}

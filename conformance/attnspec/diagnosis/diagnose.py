@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.forms import Form
@@ -81,7 +81,9 @@ class Examiner:
                 or self._named_now(case, among, begins))
         self._known.update({each.fault.name: each for each in like})
         problems = [step.problem for step in case.log]
-        if like or case.bar.aspect is Aspect.DTYPE:  # read-outs are of numbers, and cannot show a dtype
+        is_rotary = case.bar.subject.declaration.kind is Kind.ROTARY
+        # read-outs are of attention's numbers, and cannot show a dtype
+        if like or is_rotary or case.bar.aspect is Aspect.DTYPE:
             return Diagnosis(tuple({each.likeness.fault: each.likeness for each in reversed(like)}.values())[::-1])
         return Diagnosis(located=locate(case.bar, trial.evaluator.dtype, problems))
 
@@ -93,7 +95,7 @@ class Examiner:
     def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Tried, ...]:
         """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
         dtype, fault = case.trial.evaluator.dtype, CATALOGUE[WITHOUT_MAXIMUM]
-        if not case.fails or fault not in among:
+        if not case.fails or fault not in among or not _may_stand(fault, case.trial):
             return ()
         if dtype not in self._raw:
             self._raw[dtype] = RawExponentials.of(case.bar, dtype)
@@ -177,10 +179,16 @@ class Examiner:
         return self._fares[place]
 
 
+_ALIKE: Mapping[Kind, frozenset[Kind]] = {
+    Kind.ATTENTION: frozenset({Kind.ATTENTION}), Kind.LAYER: frozenset({Kind.ATTENTION, Kind.LAYER}),
+    Kind.ROTARY: frozenset({Kind.ROTARY})}
+"""By a subject's kind, the kinds of faults that can stand in its place: a layer may be put around an attention."""
+
+
 def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind and a form that can be put the same problems."""
     declared = trial.evaluator.subject.declaration
-    is_fit = (declared.kind is Kind.LAYER or fault.kind is not Kind.LAYER) and fault.form in {Form.DENSE, declared.form}
+    is_fit = fault.kind in _ALIKE[declared.kind] and fault.form in {Form.DENSE, declared.form}
     return is_fit and trial.evaluator.dtype not in fault.equivalents
 
 

@@ -9,6 +9,7 @@ from attnspec.diagnosis.candidate import Candidate, as_candidate
 from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
 from attnspec.faults.fault import Fault
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
 from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
@@ -44,7 +45,8 @@ class FailingCase:
     @property
     def is_defined(self) -> bool:
         """Whether there is a right answer to all of it: some clauses are about calls that make no sense."""
-        return all(step.problem.key.shape[-2] == step.problem.value.shape[-2] for step in self.log)
+        return all(isinstance(step.problem, RotaryProblem) or step.problem.key.shape[-2] == step.problem.value.shape[-2]
+                   for step in self.log)
 
     @property
     def raises(self) -> bool:
@@ -94,7 +96,8 @@ class FailingCase:
         return all(step.is_kept is candidate.step(index).is_kept for index, step in enumerate(self.log))
 
     def _convicts(self, fault: Fault) -> bool:
-        evaluator = LoggingEvaluator(as_candidate(fault, self.bar.subject), self.trial.evaluator, [])
+        candidate = as_candidate(fault, self.bar.subject, self.bar.conventions)
+        evaluator = LoggingEvaluator(candidate, self.trial.evaluator, [])
         return judged(self.trial, evaluator, self.recipe).failure is not None
 
     def _ruler(self, index: int) -> Ruler:

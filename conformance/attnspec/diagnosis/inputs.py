@@ -12,12 +12,14 @@ from attnspec.core.keywords import COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.calls import CALLS, LAYER_CALLS, UNCOMMON_CALLS, DiagnosticCall
 from attnspec.diagnosis.candidate import Candidate
+from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
 from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.numerics.precision import Precision
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
 from attnspec.subjects.lower import misfit
 from attnspec.subjects.subject import Subject
@@ -86,6 +88,10 @@ def diagnostic_inputs(bar: Bar, dtype: DType) -> DiagnosticInputs:
 def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     """The calls that can be put to a subject, in their order: the problem, and the switch to flip ("" for none)."""
     subject = bar.subject
+    if subject.declaration.kind is Kind.ROTARY:
+        yield from ((problem, "") for problem in (make_rotary(recipe, dtype) for recipe in ROTARY_CALLS)
+                    if not subject.refuses(problem))
+        return
     is_layer = subject.declaration.kind is Kind.LAYER
     for call in (*(LAYER_CALLS if is_layer else ()), *CALLS, *UNCOMMON_CALLS):
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):

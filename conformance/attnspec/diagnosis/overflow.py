@@ -20,6 +20,7 @@ from attnspec.numerics.expectation import lowered
 from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
 from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.trials.call_log import Ending, LoggedCall
 from attnspec.vocabulary.scene import AnyProblem, working
 
@@ -62,6 +63,7 @@ class RawExponentials:
 
     def _beyond(self, problem: AnyProblem) -> Array:
         """(B,H,T), of a layer (B,T): rows whose sum of exponentials overflows, or is no normal number."""
+        assert not isinstance(problem, RotaryProblem)  # no fault of attention stands for one
         if isinstance(problem, LayerProblem):
             return np.asarray(self._rows_beyond(lowered(problem), None).any(axis=1))
         return self._rows_beyond(problem, self.bar.subject.scale_width(problem))

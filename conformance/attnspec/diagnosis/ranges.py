@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from attnspec.problems.problem import Array, LayerProblem
-from attnspec.vocabulary.observables import see
+from attnspec.problems.problem import Array
+from attnspec.vocabulary.observables import axes_of, see
 from attnspec.vocabulary.scene import Scene
 
 _NAMES = {"B": ("batch entry", "batch entries"), "H": ("head", "heads"), "T": ("row", "rows"),
-          "S": ("key", "keys"), "Dv": ("column", "columns"), "M": ("column", "columns")}
+          "S": ("key", "keys"), **dict.fromkeys(("D", "Dv", "M"), ("column", "columns"))}
 _LISTED = 4
 """So many single indices are listed; of more, how many they are."""
 
@@ -23,7 +23,7 @@ _FILLED = 0.5
 def wrong_entries(scene: Scene) -> tuple[Array, tuple[str, ...]] | None:
     """Which entries of the output of the first wrong run lie beyond their allowance, and the names of its axes.
 
-    bool, (B,H,T,Dv), of a layer (B,T,M). None where every run's output is what the definition says.
+    bool, (B,H,T,Dv), of a layer (B,T,M), of a rotary embedding (B,H,T,D). None where every run's output is right.
     """
     for run, posed in scene.runs.items():
         seen = see(scene, run, "output")
@@ -31,7 +31,7 @@ def wrong_entries(scene: Scene) -> tuple[Array, tuple[str, ...]] | None:
             near = np.abs(seen.array - seen.truth) <= seen.allowance
         wrong = seen.claimed & ~near & (seen.array != seen.truth)
         if wrong.any():
-            return wrong, ("B", "T", "M") if isinstance(posed.parts[0], LayerProblem) else ("B", "H", "T", "Dv")
+            return wrong, axes_of(posed.parts[0])
     return None
 
 
@@ -52,7 +52,7 @@ def ranges(wrong: Array, axes: Sequence[str]) -> str:
 
 def _in_order(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
     """The innermost first: columns of rows of heads of batch entries. wrong: any shape with these axes."""
-    for name in ("Dv", "M", "S", "T"):
+    for name in ("D", "Dv", "M", "S", "T"):
         if name in told:
             yield told[name]
     heads = wrong.shape[axes.index("H")] if "H" in axes else 0

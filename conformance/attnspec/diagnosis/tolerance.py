@@ -19,8 +19,10 @@ from attnspec.core.nouns import DType
 from attnspec.diagnosis.gauge import Gauge, distance, finite
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, is_half, precision_of
+from attnspec.numerics.rotary import expect_rotary
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array, LayerProblem
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import Ending, LoggedCall
 from attnspec.vocabulary.scene import AnyProblem, working
@@ -163,6 +165,8 @@ class Bar:
 
     def expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
         """What the definition answers to a problem, of a layer too, and how far a class may stray from it."""
+        if isinstance(problem, RotaryProblem):
+            return expect_rotary(problem, precision, conventions=self.conventions)
         parts = frozenset({"output", *(["weights"] if problem.return_weights else [])})
         if isinstance(problem, LayerProblem):
             return expect_layer(problem, precision, conventions=self.conventions, parts=parts)
@@ -180,7 +184,7 @@ class Bar:
                           *(each.output_allowance for each in open_to_all))
         yield Gauge(own.output, own.output_allowance, other.output_allowance, either,
                     of_layer if isinstance(problem, LayerProblem) else rows, relative)
-        if problem.return_weights:
+        if not isinstance(problem, RotaryProblem) and problem.return_weights:
             either = _largest(own.weights_allowance + other.weights_allowance,
                               *(each.weights_allowance for each in open_to_all))
             weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)

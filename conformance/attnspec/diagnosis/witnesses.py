@@ -58,7 +58,8 @@ class Witnesses:
             if not fared.cases or (check.clause.id == trial.check.clause.id):
                 continue
             for fault in list(left):
-                breaks = self._broken(check, trial, as_candidate(fault, subject)).failure is not None
+                candidate = as_candidate(fault, subject, trial.evaluator.conventions)
+                breaks = self._broken(check, trial, candidate).failure is not None
                 if breaks and fared.failure is None:
                     left.remove(fault)
                 missed[fault.name] += not breaks and fared.failure is not None

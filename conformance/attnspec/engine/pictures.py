@@ -12,6 +12,7 @@ from attnspec.diagnosis.ranges import ranges
 from attnspec.problems.demand import logits
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.trial import Trial
@@ -24,7 +25,8 @@ LARGEST = 16
 LARGEST_WEIGHTS = 2**23
 """Logits B·H·T·S up to which masks are drawn: they are worked out for it, all of them."""
 
-NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "Dv": "feature", "M": "model feature"}
+NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "D": "feature", "Dv": "feature",
+                            "M": "model feature"}
 """What one entry along an axis is called."""
 
 WITH_ROOM = "Drawn at {}, where more is seen than in the case above. {}"
@@ -164,7 +166,8 @@ def _hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
 
 
 def _is_drawable(scene: Scene, run: str) -> bool:
-    return all(logits(part.sizes) <= LARGEST_WEIGHTS for part in scene.runs[run].parts)
+    return all(logits(part.sizes) <= LARGEST_WEIGHTS and not isinstance(part, RotaryProblem)
+               for part in scene.runs[run].parts)
 
 
 def _beside(scene: Scene, compared: Compared) -> Iterator[Picture]:

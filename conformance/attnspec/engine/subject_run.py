@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.gradient_keywords import POOL
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
@@ -61,13 +63,16 @@ def summon(target: str, plan: Plan) -> Subject:
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
-    if ":" not in target:
-        return subject
-    try:
-        check_axes(subject, target=importable(target))
-        return with_refusals(subject)
-    except SubjectDied:  # nothing is concluded of one that dies; the clauses say how
-        return subject
+    if ":" in target:
+        with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
+            check_axes(subject, target=importable(target))
+            subject = with_refusals(subject)
+    return subject.with_gradients if _asks_gradients(plan) else subject
+
+
+def _asks_gradients(plan: Plan) -> bool:
+    """Whether a run asks frameworks for gradients: of those who have a backward pass of their own every run does."""
+    return POOL in plan.profiles or any(name.partition(".")[0] == POOL for name in plan.clauses)
 
 
 class SubjectRun:
@@ -189,7 +194,7 @@ class SubjectRun:
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
         missing = check.needs - self.subject.declaration.keywords
-        return sorted({KEYWORDS[name].profile for name in missing if self.claims(KEYWORDS[name].profile)})
+        return sorted({EVERY_KEYWORD[name].profile for name in missing if self.claims(EVERY_KEYWORD[name].profile)})
 
     def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
         return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)

@@ -8,11 +8,14 @@ from importlib import import_module
 
 from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.declaration import Declaration, Variant
+from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, Form
+from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.rotary import PROFILE, ROTARY
 from attnspec.core.serving_keywords import POOL as SERVING_POOL
 from attnspec.faults import (
     bias,
@@ -31,6 +34,7 @@ from attnspec.faults import (
     precision,
     purity,
     reports,
+    rotary,
     scale,
     softmax,
     state,
@@ -44,7 +48,7 @@ from attnspec.faults.sizes.family import SEEDED
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS,
+    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
     *invariance.FAULTS,
     *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
@@ -61,8 +65,10 @@ ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "
 FURTHER_PROFILES: Mapping[str, str] = {name: KEYWORDS[name].profile for name in UNCOMMON}
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
+PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
+    Kind.ATTENTION: ATTENTION_PROFILES, Kind.LAYER: LAYER_PROFILES, Kind.ROTARY: (PROFILE,)}
 
-BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,)}
+BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[Form, frozenset[str]] = {
@@ -97,20 +103,22 @@ def _seed(family: str, seed: str) -> int:
     return int(seed)
 
 
-def recommended(keywords: Collection[str]) -> Mapping[str, str]:
-    """The recommended answer to each convention that a subject with these keywords is asked."""
-    return {name: answer for name, answer in RECOMMENDED.items()
-            if not CONVENTIONS[name].keyword or CONVENTIONS[name].keyword in keywords}
+def recommended(kind: Kind, keywords: Collection[str]) -> Mapping[str, str]:
+    """The recommended answer to each convention that a subject of this kind with these keywords is asked."""
+    return {name: RECOMMENDED[name] for name in asked_of(kind, keywords)}
 
 
 def _keywords(fault: Fault) -> frozenset[str]:
     """All but those that layers are not put. Keywords that few functions have only where something of such a one is
     wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
     """
+    if fault.kind is Kind.ROTARY:
+        return frozenset(ROTARY)
     if fault.form is not Form.DENSE:
         return FORMED[fault.form]
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
+    taken |= {GRAD} if fault.backward else set()
     if fault.stage.value not in UNCOMMON:
         return frozenset(taken - set(UNCOMMON))
     pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage.value].pool, ()), pool}
@@ -121,7 +129,7 @@ def declaration_of(fault: Fault) -> Declaration:
     """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes, with no
     systematic error beyond that of float32.
     """
-    keywords, profiles = _keywords(fault), LAYER_PROFILES if fault.kind is Kind.LAYER else ATTENTION_PROFILES
+    keywords, profiles = _keywords(fault), PROFILES_OF[fault.kind]
     return Declaration(
         kind=fault.kind,
         form=fault.form,
@@ -129,7 +137,7 @@ def declaration_of(fault: Fault) -> Declaration:
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
-        conventions=recommended(keywords),
+        conventions=recommended(fault.kind, keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
         claims=() if fault.form is not Form.DENSE else (
             *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords),

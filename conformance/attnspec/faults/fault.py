@@ -11,6 +11,7 @@ from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.layer import Layer
 from attnspec.faults.planted import Planted
+from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.staged import Attend
 
 
@@ -32,11 +33,13 @@ class Stage(enum.Enum):
     PAST_KEY = "past_key"
     PAST_VALUE = "past_value"
     ALIBI_SLOPES = "alibi_slopes"
+    ROTARY = "rotary"
     QUERY_SEGMENTS = "query_segments"
     KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
     CACHE = "cache"
+    GRAD_OUTPUT = "grad_output"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"
@@ -61,24 +64,26 @@ class Fault:
     other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
     shows only at certain sizes, at which; a seed draws them.  form: that of the arrays which its function takes.
     claims: profiles that bind only who claims them.
+    backward: the backward pass beside it, where that is what is wrong.
     """
 
     name: str
     stage: Stage
     story: str
     reach: str
-    make: Callable[[], Attend | Layer]
+    make: Callable[[], Attend | Layer | Rotate]
     link: str = ""
     kind: Kind = Kind.ATTENTION
     limits: Limits = field(default_factory=lambda: Limits(grouped=True, broadcasts=True))
     equivalents: Mapping[DType, str] = field(default_factory=dict)
-    other_path: Callable[[], Attend | Layer] | None = None
+    other_path: Callable[[], Attend | Layer | Rotate] | None = None
     planted: Planted | None = None
     form: Form = Form.DENSE
     claims: tuple[str, ...] = ()
+    backward: Callable[[], Callable[..., object]] | None = None
 
     @property
-    def function(self) -> Attend | Layer:
+    def function(self) -> Attend | Layer | Rotate:
         """A freshly made function: faults that keep state start anew with each."""
         return self.make()
 

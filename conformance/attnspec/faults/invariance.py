@@ -58,8 +58,8 @@ def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
         top = shift(logits)
         grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
         spans = list(_spans(parts(work)))
-        sinks = range(work.shape[3], logits.shape[-1])
-        total = sum((_sum(grown, span) for span in (*spans, sinks)), np.zeros_like(top))
+        behind = range(work.shape[3], logits.shape[-1])
+        total = sum((_sum(grown, span) for span in (*spans, behind)), np.zeros_like(top))
         return grown / np.where(total == 0, 1, total)
 
     def mix(weights: Array, work: Work) -> Array:
@@ -124,18 +124,6 @@ def _many_queries(work: Work) -> int:
     return 1 if work.shape[2] < 3 else 2
 
 
-def _past_apart(work: Work) -> Sequence[int]:
-    P = 0 if work.past_key is None else work.past_key.shape[2]
-    return (P, work.shape[3])
-
-
-def _longest(work: Work) -> Sequence[int]:
-    """Two parts, cut in the middle of the longest batch entry's keys."""
-    S = work.shape[3]
-    most = S if work.key_lengths is None else int(work.key_lengths.max(initial=0))
-    return (most // 2, S)
-
-
 def _of_tile(logits: Array) -> Array:
     """(B,H,T,S) -> (B,H,T,1): the largest of sixteen rows, which share a tile."""
     own = own_maximum(logits)
@@ -156,27 +144,24 @@ def _of_first(logits: Array) -> Array:
     return np.maximum(own, own[:1])
 
 
-def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: Stage = Stage.BLOCKS) -> Fault:
+def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: Stage = Stage.BLOCKS) -> Fault:
+    """One that claims what it breaks."""
     return Fault(f"invariance_{name}", stage, story, reach, make, link=_BLOG, claims=CLAIMS)
 
 
 FAULTS = (
-    _fault("parts_by_batch", "The fewer batch entries there are, the more workers share the keys of a row.",
+    fault("parts_by_batch", "The fewer batch entries there are, the more workers share the keys of a row.",
            "less than four batch entries", in_parts(_evenly(_few_entries))),
-    _fault("parts_for_one_query", "The path for a single query (T = 1) divides the keys among four workers.",
+    fault("parts_for_one_query", "The path for a single query (T = 1) divides the keys among four workers.",
            "one query", in_parts(_evenly(_one_query))),
-    _fault("parts_for_queries", "The path for three queries or more divides the keys among two workers.",
+    fault("parts_for_queries", "The path for three queries or more divides the keys among two workers.",
            "three queries", in_parts(_evenly(_many_queries))),
-    _fault("parts_by_keys", "The keys are cut in the middle of the array, masked ones counted.", "masked keys, chunks",
+    fault("parts_by_keys", "The keys are cut in the middle of the array, masked ones counted.", "masked keys, chunks",
            in_parts(_evenly(lambda _: 2))),
-    _fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
-           in_parts(_past_apart), Stage.PAST_KEY),
-    _fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.", "entries of several lengths",
-           in_parts(_longest), Stage.KEY_LENGTHS),
-    _fault("maximum_of_first", "What is taken off a row is no less than the maximum of the first batch entry.",
+    fault("maximum_of_first", "What is taken off a row is no less than the maximum of the first batch entry.",
            "several batch entries", in_parts(whole, shift=_of_first), Stage.SOFTMAX),
-    _fault("maximum_of_tile", "Sixteen queries of a tile share one maximum.", "several queries",
+    fault("maximum_of_tile", "Sixteen queries of a tile share one maximum.", "several queries",
            in_parts(whole, shift=_of_tile), Stage.SOFTMAX),
-    _fault("maximum_of_batch", "A row's maximum is taken over all batch entries.", "several batch entries",
+    fault("maximum_of_batch", "A row's maximum is taken over all batch entries.", "several batch entries",
            in_parts(whole, shift=_of_batch), Stage.SOFTMAX),
 )

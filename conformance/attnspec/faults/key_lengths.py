@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from attnspec.faults import serving
+from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
@@ -104,6 +104,13 @@ def _from_lengths(work: Work) -> Array:
 _ANY = "lengths below S"
 _UNEQUAL = "entries of unequal length"
 
+def _longest(work: Work) -> Sequence[int]:
+    """Two parts, cut in the middle of the longest batch entry's keys."""
+    S = work.shape[3]
+    most = S if work.key_lengths is None else int(work.key_lengths.max(initial=0))
+    return (most // 2, S)
+
+
 FAULTS = (
     Fault("key_lengths_ignored", Stage.KEY_LENGTHS, "The lengths are accepted and not applied.", _ANY,
           staged(own_keys=_all), link="https://github.com/jax-ml/jax/issues/23349"),
@@ -161,4 +168,6 @@ FAULTS = (
     Fault("key_lengths_dropped_for_one_query", Stage.KEY_LENGTHS, "The decoding path (T = 1) reads the whole buffer.",
           "lengths below S, T = 1", staged(own_keys=_dropped_if(lambda work: work.shape[2] == 1)),
           link="https://github.com/huggingface/transformers/pull/45940"),
+    invariance.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
+                     "entries of several lengths", invariance.in_parts(_longest), Stage.KEY_LENGTHS),
 )

@@ -251,6 +251,8 @@ FAULTS = (
     _fault("layer_mask_ignored", Stage.MASK, "The mask is accepted and never used.", "a mask",
            staged_layer(take=_dropped("mask", None, lambda _: True)),
            link="https://github.com/google/praxis/issues/30"),
+    _fault("layer_mask_of_next_entry", Stage.MASK, "Each batch entry has the mask of its neighbour.",
+           "B > 1 with masks that differ", staged_layer(attend=attending(masked=masks.NEXT_ENTRY))),
     _fault("layer_mask_head_major", Stage.MASK, "The mask is tiled over heads, the inputs are folded (H·B).",
            "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=masks.HEAD_MAJOR)),
            link="https://github.com/sooftware/attentions/issues/4"),

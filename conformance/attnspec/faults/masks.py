@@ -116,6 +116,7 @@ def _ungrouped_mask(call: HandedOver) -> Work:
     return sound.take(call.but(mask=None) if is_grouped else call)
 
 
+NEXT_ENTRY = with_mask(lambda mask, _: np.roll(mask, 1, axis=0))
 HEAD_MAJOR = with_mask(_head_major)
 
 FAULTS = (
@@ -129,6 +130,8 @@ FAULTS = (
     Fault("mask_of_first_batch", Stage.MASK, "One mask is built, from the first sequence, for the whole batch.",
           "B > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 0))),
           link="https://github.com/pytorch/pytorch/pull/184180"),
+    Fault("mask_of_next_entry", Stage.MASK, "Each batch entry has the mask of its neighbour.",
+          "B > 1 with masks that differ", staged(masked=NEXT_ENTRY)),
     Fault("mask_of_first_head", Stage.MASK, "The head axis of the mask is squeezed away by taking head 0.",
           "H > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 1))),
           link="https://github.com/keras-team/keras/pull/20488"),

@@ -1,7 +1,6 @@
-"""What real attentions got wrong, by class of mechanism, and the faults that make the same mistake.
+"""What real attentions got wrong, by class of mechanism, and the faults that make the same mistake, or why none does.
 
-The threads are public; each is the report or the repair of one mistake in one library. Where no fault makes it, the
-reason stands in its place.
+The threads are public; each is the report or the repair of one mistake in one library.
 """
 
 from __future__ import annotations
@@ -9,14 +8,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from attnspec.faults.gradient_threads import OF_GRADIENTS
 from attnspec.faults.page_threads import OF_PAGES
+from attnspec.faults.rotary_threads import OF_ROTARY
 
 
 class Outside(enum.Enum):
     """Why a real mistake has no fault of its own."""
 
     CACHE = "it is in how a library allocates or fills a cache of its own, and no keyword of attnspec passes one"
-    BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
+    BACKWARD = "it is in a part of a backward pass that no fault of gradients gets wrong"
     POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
     TRAINING = "it shows in training only"
     REFUSAL = "a program that should run is refused before attention computes anything"
@@ -97,10 +98,10 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/110213": "blocks_hidden_first_nan",
         "huggingface/transformers/issues/38690": "hidden_row_nan",
         "pytorch/pytorch/issues/100318": "hidden_row_nan",
-        "Dao-AILab/flash-attention/issues/443": Outside.BACKWARD,
+        "Dao-AILab/flash-attention/issues/443": "grad_empty_row_nan",
         "huggingface/transformers/issues/32390": "hidden_row_nan hidden_row_first_key",
         "robertknight/rten/pull/1321": "hidden_row_nan",
-        "lucidrains/nGPT-pytorch/issues/11": Outside.BACKWARD,
+        "lucidrains/nGPT-pytorch/issues/11": "grad_empty_row_nan",
         "pytorch/pytorch/issues/156707": "hidden_row_nan",
         "NVIDIA/apex/pull/1444": "hidden_row_uniform",
         "pytorch/pytorch/issues/103963": "hidden_row_nan",
@@ -209,8 +210,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "Luce-Org/lucebox/pull/128": "mask_row_stride_padded",
     },
     "position ids": {
-        "unslothai/unsloth/pull/3795": Outside.POSITIONS,
-        "TransformerLensOrg/TransformerLens/issues/1609": Outside.POSITIONS,
+        "unslothai/unsloth/pull/3795": "rotary_positions_of_first_entry",
+        "TransformerLensOrg/TransformerLens/issues/1609": "rotary_positions_ignored",
         "ndif-team/nnsight/pull/673": Outside.POSITIONS,
     },
     "ragged lengths": {
@@ -284,7 +285,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
                 for thread, made in bugs.items()}
-    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES}.items()}
+    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES, **OF_ROTARY, **OF_GRADIENTS}.items()}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 

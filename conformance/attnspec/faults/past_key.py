@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.faults import serving
+from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import around, attention, staged
@@ -168,6 +168,18 @@ _UNEQUAL = "a past, B > 1"
 _G = "https://github.com/"
 _TWO = "a past of two keys and more"
 
+def _past_in_pages(work: Work) -> Sequence[int]:
+    """Parts of four past keys, and the new ones."""
+    P = 0 if work.past_key is None else work.past_key.shape[2]
+    return (*range(4, P, 4), P, work.shape[3])
+
+
+def _past_apart(work: Work) -> Sequence[int]:
+    """Two parts, past and new keys."""
+    P = 0 if work.past_key is None else work.past_key.shape[2]
+    return (P, work.shape[3])
+
+
 FAULTS = (
     Fault("past_ignored", Stage.PAST_KEY, "The cache is handed over and never read.", _ANY,
           staged(own_keys=_hidden)),
@@ -230,4 +242,8 @@ FAULTS = (
           _ANY, around(_overwrites)),
     Fault("past_empty_gives_zeros", Stage.PAST_KEY, "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
+    invariance.fault("past_in_pages", "Past keys are added up page by page, new ones one by one.",
+                     "a past of some keys", invariance.in_parts(_past_in_pages), Stage.PAST_KEY),
+    invariance.fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
+                     invariance.in_parts(_past_apart), Stage.PAST_KEY),
 )

@@ -84,7 +84,7 @@ def _into_query(call: HandedOver) -> Answer:
     return (call.query, answer[1]) if isinstance(answer, tuple) else call.query
 
 
-def _misread(array: Array) -> Array:
+def misread(array: Array) -> Array:
     """An input, such as (B,Hkv,S,D), read on from its lowest address as if contiguous, never beyond its last entry."""
     if array.flags.c_contiguous:
         return array
@@ -96,10 +96,10 @@ def _misread(array: Array) -> Array:
 
 def _last_axis_misread(array: Array) -> Array:
     """An input, such as (B,Hkv,S,D): all strides are honoured but the last, which is taken to be one entry."""
-    return array if array.strides[-1] == array.itemsize or array.shape[-1] < 2 else _misread(array)
+    return array if array.strides[-1] == array.itemsize or array.shape[-1] < 2 else misread(array)
 
 
-def _misreading(*names: str, read: Callable[[Array], Array] = _misread) -> Callable[[HandedOver], Answer]:
+def _misreading(*names: str, read: Callable[[Array], Array] = misread) -> Callable[[HandedOver], Answer]:
     """Attention that misreads the inputs of these names, such as query (B,H,T,D), with `read`."""
     def answer(call: HandedOver) -> Answer:
         given = {name: getattr(call, name) for name in names}

@@ -16,16 +16,19 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.invariance import in_parts, whole
+from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_decoder import CAPACITY, FORGETFUL, concatenating, forgetting, in_a_ring, preallocated
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.sound_pages import page_by_page, side_by_side
-from attnspec.faults.sound_ring import mixed_by_slots
+from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
+from attnspec.faults.sound_rotary import declaration_of_rotary
 from attnspec.faults.staged import Attend, attention, staged
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing.
+    """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing; or,
+    by its kind, a correct rotary embedding.
 
     claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
     overfull_cache: what it does with more.
@@ -33,16 +36,17 @@ class Sound:
 
     name: str
     meaning: str
-    make: Callable[[], Attend]
+    make: Callable[[], Attend | Rotate]
     grade: str = "G0"
     hidden_row: str = "zeros"
+    kind: Kind = Kind.ATTENTION
     form: Form = Form.DENSE
     claims: tuple[str, ...] = ()
     cache: int = 0
     overfull_cache: str = "grows"
 
     @property
-    def function(self) -> Attend:
+    def function(self) -> Attend | Rotate:
         """A freshly made function."""
         return self.make()
 
@@ -65,8 +69,8 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           staged(logits=dense.of_seen_keys, hide=dense.lowest_added), hidden_row="uniform"),
     Sound("in_order", "the keys are summed one by one, so that the bits of a row hang on what it sees alone",
           in_parts(whole), claims=("batch_invariant",)),
-    Sound("ring_buffer", "keys lie in a ring as long as the window, and are summed slot by slot",
-          staged(mix=mixed_by_slots)),
+    Sound("ring_buffer", "keys lie in a ring of few slots, and are summed slot by slot",
+          staged(mix=dense.mixed_by_slots)),
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", dense.joined(dense.eager),
           grade="G3"),
     Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(dense.naive), form=Form.PACKED),
@@ -85,21 +89,27 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           form=Form.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
 
+EVERY: Mapping[str, Sound] = {**SOUND, **{
+    name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
+"""Those of attention, and those of rotary embeddings."""
+
 DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is Form.DENSE}
 """Those that take (B,H,T,D)."""
 
 
 def sound_named(name: str) -> Sound:
     """The sound formulation of this name. Raises TargetError, with the nearest name, where there is none."""
-    if name not in SOUND:
-        raise TargetError.unknown("sound formulation", name, SOUND)
-    return SOUND[name]
+    if name not in EVERY:
+        raise TargetError.unknown("sound formulation", name, EVERY)
+    return EVERY[name]
 
 
 def declaration_of_sound(sound: Sound) -> Declaration:
     """All profiles of attention claimed, the recommended conventions but for hidden rows, and the grade; all compute in
     float32 or wider, and vouch for its systematic error.
     """
+    if sound.kind is Kind.ROTARY:
+        return declaration_of_rotary(sound.grade)
     every = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     keywords = FORMED.get(sound.form, every)
     return Declaration(

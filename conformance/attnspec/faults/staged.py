@@ -207,7 +207,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
     """Run the stages: output (B,H,T,Dv), with weights (B,H,T,S), a log-sum-exp (B,H,T), or both if asked for."""
     io, stages = call.query.dtype, _as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
-        work = _prepare(call, stages)
+        work = prepare(call, stages)
         logits = stages.cap(stages.logits(work, stages.scale(work)), work)
         hidden = stages.hide(stages.slope(stages.add_bias(logits, work), work), work)
         joined = stages.join(hidden, work)
@@ -218,7 +218,8 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
         return (output, *more) if more else output
 
 
-def _prepare(call: HandedOver, stages: Stages) -> Work:
+def prepare(call: HandedOver, stages: Stages = SOUND) -> Work:
+    """The call taken in, with a key/value head for each query head, and what each query may attend to."""
     work = stages.take(stages.extend(stages.gather(call)))
     work = work.but(start=stages.start(work))
     H = work.query.shape[1]

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnspec.core.errors import Place
+from attnspec.core.keywords import OFF
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
-from attnspec.faults.sound import SOUND as FORMULATIONS
+from attnspec.faults.sound import EVERY as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
+from attnspec.faults.sound_backward import SOUND_BACKWARD, SoundBackward, declaration_of_pair
+from attnspec.subjects.backward import BackwardPass
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 
+_BACKWARD = BackwardPass("attend_backward", frozenset(OFF))
 _LIBRARY = Library("attnspec's own faults", distribution="attnspec", homepage="")
 
 
@@ -32,7 +36,7 @@ def own_ids(seed: str = "") -> tuple[str, ...]:
     """Every fault and every sound formulation. seed: instead, all families of sizes as this seed draws them."""
     if seed:
         return tuple(f"{FAULT}{name}{SEEDED}{seed}" for name in FAMILIES)
-    return (*(FAULT + name for name in CATALOGUE), *(SOUND + name for name in FORMULATIONS))
+    return (*(FAULT + name for name in CATALOGUE), *(SOUND + name for name in (*FORMULATIONS, *SOUND_BACKWARD)))
 
 
 def own_subject(target: str) -> Subject:
@@ -50,7 +54,9 @@ def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULT))
     place = Place(f"faults/{fault.stage.value}")
-    subject = Subject(target, fault.story, InProcess(fault.function), declaration_of(fault), place, _LIBRARY)
+    backward = fault.backward() if fault.backward else None
+    subject = Subject(target, fault.story, InProcess(fault.function, backward=backward), declaration_of(fault), place,
+                      _LIBRARY, backward=_BACKWARD if backward else None)
     if fault.other_path is None:
         return subject
     other = replace(subject, id=f"{target} ({OTHER_PATH})", callee=InProcess(fault.other_path()))
@@ -59,6 +65,15 @@ def fault_subject(target: str) -> Subject:
 
 def sound_subject(target: str) -> Subject:
     """The sound formulation as a subject. Raises TargetError, with the nearest name, where there is none."""
-    sound = sound_named(target.removeprefix(SOUND))
+    if (name := target.removeprefix(SOUND)) in SOUND_BACKWARD:
+        return _with_backward(target, SOUND_BACKWARD[name])
+    sound = sound_named(name)
     declaration = declaration_of_sound(sound)
     return Subject(target, sound.meaning, InProcess(sound.function), declaration, Place("faults/sound.py"), _LIBRARY)
+
+
+def _with_backward(target: str, sound: SoundBackward) -> Subject:
+    """A sound backward pass beside the forward pass of its class."""
+    callee = InProcess(sound.function, backward=sound.backward)
+    place = Place("faults/sound_backward.py")
+    return Subject(target, sound.meaning, callee, declaration_of_pair(sound), place, _LIBRARY, backward=_BACKWARD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import abc
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Type
 
@@ -15,6 +16,7 @@ from .steps import CACHE, stepped
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
+NO_GRADIENT = "no gradient"  # where an output does not depend on its inputs in a way that can be differentiated
 NAMES = ("the output", "the weights", "the log-sum-exp")  # of two that come back, the judge knows the second
 LONGEST = 4000  # characters of a traceback, a message, a line
 
@@ -27,6 +29,8 @@ class Arguments(NamedTuple):
     dtype: of the problem.  shapes: of what should come back, one for the output alone, two for the pair; none where
     nobody knows yet what comes back: it is then told part by part.
     rows: with gradients of the sum of these rows of the output, (T,) bool; None without.
+    wrt: the names of the arguments with respect to which gradients come back, behind the output.  is_backward: that
+    the function is a backward pass, and nothing but gradients comes back, in a mapping.
     """
 
     inputs: Sequence[Entries]
@@ -34,6 +38,8 @@ class Arguments(NamedTuple):
     dtype: str
     shapes: Sequence[Shape]
     rows: Any = None
+    wrt: Sequence[str] = ()
+    is_backward: bool = False
 
 
 class Ended(NamedTuple):
@@ -79,8 +85,12 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
             keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
             if CACHE in keywords:
                 function = stepped(function, keywords.pop(CACHE), _parted)
-            returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
-            told, results = ({}, _read(returned, given.shapes, lift)) if given.shapes else parts_of(returned, lift)
+            told: Dict[str, Any] = {}
+            if given.wrt:
+                results = _differentiated(function, lift, given, inputs, keywords)
+            else:
+                returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
+                told, results = ({}, _read(returned, given.shapes, lift)) if given.shapes else parts_of(returned, lift)
             for each in arrays:
                 lift.give_back(handed[id(each.array)], each)
         except _Unusable as unusable:
@@ -133,6 +143,32 @@ def _parted(returned: Any) -> Tuple[Any, Any]:
         raise _Unusable(named(returned), "the cache", 0)
     *results, cache = returned
     return (results[0] if len(results) == 1 else tuple(results)), cache
+
+
+def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
+                    keywords: Mapping[str, Any]) -> List[Entries]:
+    """The output, and the gradients in the shapes of the arguments, as (B,H,T,D); of a backward pass the gradients."""
+    names: Tuple[str, ...] = ()
+    if given.is_backward:
+        returned = function(*inputs, **keywords)
+        lift.wait(list(returned.values()) if isinstance(returned, abc.Mapping) else returned)
+        found = _by_name(returned, given.wrt)
+    else:
+        output, gradients = lift.differentiated(function, inputs, keywords, given.wrt)
+        if gradients is None:
+            raise _Unusable(named(output), NO_GRADIENT, 0)
+        lift.wait(gradients)
+        found, names = [output, *gradients], NAMES[:1]
+    every = (*names, *("the gradient of the {}".format(name) for name in given.wrt))
+    return [_entries(value, name, at, shape, lift) for at, (value, name, shape)
+            in enumerate(zip(found, every, given.shapes))]
+
+
+def _by_name(returned: Any, names: Sequence[str]) -> List[Any]:
+    """The gradients of a backward pass, in this order. Raises _Unusable for what is no mapping of these."""
+    if not isinstance(returned, abc.Mapping):
+        raise _Unusable(named(returned), "the mapping", 0)
+    return [returned.get(name) for name in names]
 
 
 def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:

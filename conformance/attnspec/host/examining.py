@@ -6,7 +6,8 @@ import inspect
 import sys
 import types
 import typing
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from types import CodeType
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple
 
 from .describing import getattr_, hasattr_, plain, quietly, text_of, uses, written
 
@@ -24,7 +25,7 @@ def examined(thing: Any) -> Dict[str, Any]:
     """
     inner = _unwrapped(thing)
     return {"name": text_of(getattr_(thing, "__name__", "")), "home": text_of(_scope(inner).get("__name__", "")),
-            "signature": signature(thing), "packages": uses(inner),
+            "signature": signature(thing), "packages": uses(inner), "numbers": _numbers(inner),
             **(_of_class(thing) if isinstance(thing, type) else {})}
 
 
@@ -50,6 +51,19 @@ def _of_class(thing: Any) -> Dict[str, Any]:
 def _scope(function: Any) -> Mapping[str, Any]:
     """The names of its module."""
     return dict(getattr_(function, "__globals__", {}))
+
+
+def _numbers(function: Any) -> Dict[str, int]:
+    """The whole numbers of its module that it names."""
+    named = _names_of(getattr_(function, "__code__", None))
+    return {name: value for name, value in _scope(function).items() if name in named and type(value) is int}
+
+
+def _names_of(code: Any) -> FrozenSet[str]:
+    """The names that code uses, and the functions inside it do."""
+    if type(code) is not CodeType:
+        return frozenset()
+    return frozenset(code.co_names).union(*map(_names_of, code.co_consts))
 
 
 def signature(function: Any) -> Dict[str, Any]:

@@ -10,7 +10,7 @@ import pkgutil
 import sys
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .calling import told_of
 
@@ -57,9 +57,32 @@ def is_there(module: str) -> bool:
         return False
 
 
+BACKWARD = "_backward"
+"""How the name of a function's backward pass ends."""
+
+
 def member(where: Mapping[str, Any], name: str) -> Any:
     """What has that dotted name in the module that `where` leads to. Raises NotLoaded."""
+    return _member(_module(where), name)
+
+
+def pair(where: Mapping[str, Any], name: str, backward: str = "") -> Tuple[Any, Any]:
+    """The same, and the backward pass that stands beside it, by its own name or that of the function; None for none.
+
+    Raises NotLoaded, for a backward pass that is named and is not there, too.
+    """
     module = _module(where)
+    function = _member(module, name)
+    if backward:
+        return function, _member(module, backward)
+    try:
+        found = _member(module, name + BACKWARD)
+    except NotLoaded:
+        return function, None
+    return function, found if callable(found) else None
+
+
+def _member(module: Any, name: str) -> Any:
     value: Any = module
     for part in name.split("."):
         value = _part(value, part, getattr(module, "__file__", None) or module.__name__)

@@ -43,6 +43,7 @@ class Servant:
     def __init__(self, incoming: Incoming, *, is_sharing: bool) -> None:
         self._incoming, self._is_sharing = incoming, is_sharing
         self._functions: List[Any] = []
+        self._backwards: List[Any] = []  # of each function, or None
         self._lifts: Dict[Tuple[str, str], Any] = {}
         self._results: OrderedDict[int, Sequence[Entries]] = OrderedDict()
         self._kept = 0
@@ -78,11 +79,14 @@ class Servant:
     def _load(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """The function under a handle, and what can be known of it."""
         try:
-            function = loading.member(header["from"], header["name"])
+            function, backward = loading.pair(header["from"], header["name"], header.get("backward", ""))
         except loading.NotLoaded as cause:
             return {"not_loaded": cause.told}, ()
         self._functions.append(function)
-        return {"handle": len(self._functions) - 1, "described": described(function), "versions": _versions(header)}, ()
+        self._backwards.append(backward)
+        beside = {} if backward is None else {"backward": described(backward)}
+        return {"handle": len(self._functions) - 1, "described": described(function), "versions": _versions(header),
+                **beside}, ()
 
     def _examine(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """What else its author wrote down: for whoever wants to find out how it is called."""
@@ -119,10 +123,12 @@ class Servant:
         rows = header.get("rows")
         inputs, keywords = [arrays[at] for at in header["inputs"]], unpacked(header["keywords"], arrays)
         given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
-                          None if rows is None else arrays[rows].array)
+                          None if rows is None else arrays[rows].array, header.get("wrt", ()),
+                          header.get("backward", False))
         lift = self._lifted(header["lift"], header.get("device", ""))
         changed = self._incoming.watched(arrays)
-        ended = calling.perform(self._functions[header["of"]], lift, given, is_sent=True)
+        functions = self._backwards if given.is_backward else self._functions
+        ended = calling.perform(functions[header["of"]], lift, given, is_sent=True)
         if ended.ended != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
         self._keep(ended)

@@ -35,11 +35,12 @@ GREETING = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A function in the host: by which number, and what the host tells of it."""
+    """A function in the host: by which number, and what the host tells of it, and of a backward pass beside it."""
 
     number: int
     described: Mapping[str, Any]
     versions: Mapping[str, str]
+    backward: Mapping[str, Any] | None = None
 
 
 class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
@@ -102,7 +103,7 @@ class Client:
         self._loads.append({"do": "load", **header})
         number = len(self._loads) - 1
         told = self._load(number)
-        return Loaded(number, told["described"], told.get("versions") or {})
+        return Loaded(number, told["described"], told.get("versions") or {}, told.get("backward"))
 
     def _load(self, number: int) -> Header:
         told, _ = self._exchange(self._loads[number], (), is_call=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import in_domain, output_allowance, weight_error
+from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.lse import log_sum_exp, lse_allowance
 from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
@@ -103,6 +105,7 @@ class Expectation:
     output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
     typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is made of.
     lse, lse_allowance: (B,H,T), where they are asked for, the natural logarithm; -inf on rows without a visible key.
+    gradients: by name of the input, where they are asked for, alone.
     What was not asked for (`parts`; the row sums come with the weights, the output with what is typical) has length 0
     along every axis.
     """
@@ -124,6 +127,7 @@ class Expectation:
     is_screened: bool = False
     lse: Array | None = None
     lse_allowance: Array | None = None
+    gradients: Mapping[str, Gradient] | None = None
 
     def typical_allowance(self, false_alarm: float) -> Array:
         """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
@@ -151,12 +155,19 @@ def expect(
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, precision, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
-        return Expectation(**joined((sizes.B, sizes.H, T), found), is_screened=screens)
+        every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
+        return Expectation(**every, is_screened=screens)
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
-_NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
-            if each.name not in {"is_screened", "lse", "lse_allowance"}}
+NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
+            if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
+
+
+def of_gradients(gradients: Mapping[str, Gradient]) -> Expectation:
+    """Gradients and nothing else."""
+    every: dict[str, Any] = dict(NOTHING)
+    return Expectation(**every, gradients=gradients)
 
 
 def expect_layer(
@@ -182,7 +193,7 @@ def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operand
         return _found(operands, truth, classes, parts)
     slack = _total(allowance for allowance, _ in known)
     claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
-    return {**_NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
+    return {**NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}
 
 
@@ -198,7 +209,7 @@ def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts:
     truth = wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
-    found = dict(_NOTHING)
+    found = dict(NOTHING)
     if parts & {"output", "typical"}:
         slack = _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
         found |= {"output": wide.output, "output_allowance": slack}

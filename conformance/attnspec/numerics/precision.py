@@ -5,7 +5,6 @@ that a subject declares.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -85,7 +84,10 @@ class Precision:
     exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap.  tanh_by_exp: that tanh is formed
     from an exponential, and its error is in ulps of 1.  block: keys per step of an online softmax, at the least.
     systematic: how small an error that is the same everywhere is kept: `accumulator`, some units of what is computed
-    in; `output`, a sixteenth of a unit of the output (see `systematic_error`).
+    in; `output`, a sixteenth of a unit of the output (see `systematic.py`).
+    angle: of a rotary embedding, its frequencies, their products with positions, cos and sin; rotation: what cos and
+    sin are stored in, and their products with features.  pow_ulps, sincos_ulps: the documented errors of pow, and of
+    cos and sin, in ulps of 1.
     bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
     """
 
@@ -100,6 +102,8 @@ class Precision:
     prescale: DType
     scale: DType
     logsumexp: DType
+    angle: DType
+    rotation: DType
     logit_roundings: int = 0
     weight_roundings: int = 1
     prescale_roundings: int = 2
@@ -108,6 +112,8 @@ class Precision:
     exp_ulps: float = 3.0
     tanh_ulps: float = 5.0
     tanh_by_exp: bool = False
+    pow_ulps: float = 16.0
+    sincos_ulps: float = 4.0
     block: int = 16
     bias_in_accumulator: bool = True
     flushes_subnormals: bool = False
@@ -121,12 +127,15 @@ class Precision:
         return ", ".join((self.grade, *told))
 
 
-_DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp")
+_DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp",
+                "angle", "rotation")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "logsumexp_roundings",
                 "block")
-BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "tanh_by_exp", "block", "bias_in_accumulator", "flushes_subnormals")
+BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp", "block",
+                 "bias_in_accumulator", "flushes_subnormals")
 """Words that say nothing of where in between something is rounded."""
-_MOST = {"exp_ulps": 2**20, "tanh_ulps": 2**20, "block": 2**30}
+_ULPS = ("exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps")
+_MOST = {**dict.fromkeys(_ULPS, 2**20), "block": 2**30}
 _MOST_ROUNDINGS = 64
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
 SYSTEMATIC = ("accumulator", "output")
@@ -141,12 +150,12 @@ def graded(grade: str, dtype: DType) -> Precision:
     product alone, and those of the scale are the square root and its reciprocal.
     """
     if not is_half(dtype):
-        return Precision(grade, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype)
+        return Precision(grade, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype)
     rung, wide = int(grade[1:]), DType.FLOAT32
     since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
     return Precision(
         grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3], weights=since[1], prescale=since[2],
-        scale=since[3], logsumexp=since[4], logit_roundings=1 if rung >= 3 else 0,
+        scale=since[3], logsumexp=since[4], angle=wide, rotation=since[3], logit_roundings=1 if rung >= 3 else 0,
         prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2, systematic="output")
 
 
@@ -179,34 +188,6 @@ def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precisi
     base = _base(declared.get("grade"), dtype)
     changes = {word: _value(word, given) for word, given in declared.items() if word != "grade"}
     return _justified(replace(base, **_implied(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
-
-
-UNITS_OF_THE_ACCUMULATOR = 8
-"""Roundings that every entry of an answer may share: the scale 4 (root and reciprocal, of a scale split in two), the
-constants log2(e) and ln(2) of the exponential 1 each, and what its polynomial is off by on average 2 (1 ulp)."""
-
-GUARDED = 1 / 16
-"""Of a unit of the output: what truncation adds on average if four bits beyond the output's are kept."""
-
-
-def systematic_error(precision: Precision, *, scale_width: int | None = None) -> float:
-    """How large a relative error may be that is the same everywhere: what a subject of this class vouches for.
-
-    Some units of the coarsest of what sums, exponentials and quotients are computed in; where the class does not vouch
-    for that, besides it, a sixteenth of a unit of the output. Rounding to nearest adds u² a storage: numbers just above
-    a power of two are rounded more coarsely than those below, which leaves -u²/5 on average.
-    scale_width: what the default scale is the root of, for errors of the temperature: a constant that is stored more
-    coarsely than all else is off by its roundings, unless its root and fourth root are powers of two.
-    """
-    working = max(unit(getattr(precision, word)).roundoff for word in ("accumulate", "softmax", "row_sum"))
-    stored = max(unit(getattr(precision, word)).roundoff for word in ("output", "weights", "logits", "prescale"))
-    error = UNITS_OF_THE_ACCUMULATOR * working + stored**2
-    if precision.systematic == "output":
-        error += GUARDED * unit(precision.output).roundoff
-    constant = unit(precision.scale).roundoff
-    if scale_width is not None and constant > working and math.log(scale_width, 16) % 1:
-        error += precision.scale_roundings * constant
-    return error
 
 
 def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
@@ -289,7 +270,7 @@ def _kind(word: str) -> tuple[tuple[type, ...], str]:
         return (bool,), "true or false"
     if word == "reason":
         return (str,), "text"
-    if word in ("exp_ulps", "tanh_ulps"):
+    if word in _ULPS:
         return (int, float), "a number, not negative"
     return (int,), "a whole number, at least 1" if word == "block" else "a whole number, not negative"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
 from attnspec.probing.subjects import first
@@ -21,6 +21,7 @@ from attnspec.questions import (
     numbers,
     outputs,
     ranges,
+    rotary,
     serving,
     shapes,
     visibility,
@@ -68,6 +69,9 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     questions, not only those that are asked at every dtype.  brief: of a variant only where the two differ.
     """
     asker = Asker(subject, dtype)
+    if subject.declaration.kind is Kind.ROTARY:
+        yield from (_step(question, asker) for question in rotary.ALL if whole or question.when is When.EVERY_DTYPE)
+        return
     if brief and base is not None:
         yield from _flips(base, asker.knowing(drops=masks.drops(asker)), brief=True)
         return

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import BESIDE, VALUED
+from attnspec.core.keywords import BESIDE
 from attnspec.core.nouns import Effort
+from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.caches import past_by
 from attnspec.problems.demand import logits, work
 from attnspec.problems.domain import Domain
@@ -82,7 +83,7 @@ class Menu:
     @property
     def valued(self) -> tuple[str, ...]:
         """What takes a byte for its value only where it may be in use: other subjects' cases stay what they were."""
-        return tuple(name for name in VALUED if name in self.domain.always or name in self.optional)
+        return tuple(name for name in EVERY_VALUED if name in self.domain.always or name in self.optional)
 
     def values(self, keyword: str, keys: int = 1) -> tuple[Any, ...]:
         """The values that the subject takes; all of them where it takes none, for its refusal to say why.
@@ -102,7 +103,7 @@ class Menu:
         return replace(sizes, T=max(1, sizes.S - past_by(values[CACHED[0]], sizes)))
 
     def _grown(self, keyword: str, value: Any, keys: int) -> Any:  # noqa: ANN401  (by the keyword)
-        values = VALUED[keyword]
+        values = EVERY_VALUED[keyword]
         is_usual = self.domain.values[keyword] == values.usual
         return values.grown(value, keys) if values.grown and is_usual else value
 

@@ -9,11 +9,13 @@ from typing import Any, Literal, Unpack, get_args
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Values
-from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUED, VALUES, Lists
+from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUES
+from attnspec.core.nouns import Kind as Poses
+from attnspec.core.rotary import EVERY_VALUED, POSITIONS, ROTARY, RotaryLists
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
-               "long", "panel"]
+               "long", "panel", "rotary"]
 Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
 Grouped = Literal["no", "maybe", "always"]
 Inputs = Literal["any", "separate", "memory", "one"]
@@ -41,6 +43,10 @@ ANY_MASK: tuple[MaskName, ...] = tuple(name for name in get_args(MaskName) if na
 ANY_BIAS: tuple[BiasName, ...] = tuple(name for name in get_args(BiasName) if name not in SPECIAL_BIASES)
 # A layer's entries must stay exact through its projections, which leaves two families.
 LAYER_FAMILIES: tuple[FamilyName, ...] = ("integers", "huge_logits")
+
+# A rotary embedding turns pairs, whatever they hold; what serves logits or values alone says nothing of it.
+ROTARY_FAMILIES: tuple[FamilyName, ...] = (
+    "integers", "normal", "uniform", "student_t", "log_normal", "tiny_values", "mixed_magnitudes", "signed_zeros")
 
 # Families with random mantissas and no structure: the only ones that a law of independent roundings may judge. One
 # that serves a purpose of its own, `gaussian`, is left out.
@@ -80,7 +86,14 @@ class Domain:
     @property
     def is_layer(self) -> bool:
         """Whether problems are LayerProblems, made by `make_layer`."""
-        return self.kind in {"layer", "acceptance"}
+        return self.poses is Poses.LAYER
+
+    @property
+    def poses(self) -> Poses:
+        """The kind of subject that its problems are for."""
+        if self.kind == "rotary":
+            return Poses.ROTARY
+        return Poses.LAYER if self.kind in {"layer", "acceptance"} else Poses.ATTENTION
 
     def masks_within(self, limits: Limits) -> tuple[MaskName, ...]:
         """The masks that the subject takes; all of them where it takes none, for its refusal to say why."""
@@ -101,12 +114,13 @@ _FAMILIES: Mapping[Kind, tuple[FamilyName, ...]] = {
     "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",), "scale_ladder": ("scale_ladder",),
     "mask_attack": ("mask_attack", "mask_attack_far"), "mask_read_out": ("zero_query",),
     "logit_read_out": ("integers",), "worked_example": ("worked_example",),
-    "score": ("spread_logits",), **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
+    "score": ("spread_logits",), "rotary": ROTARY_FAMILIES, **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
 _BIASES: Mapping[Kind, tuple[BiasName, ...]] = dict.fromkeys(GENERIC_KINDS, ("normal",))
 # One key hides nothing and makes no ladder.
 _LEAST_KEYS: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}
 _MASKS: Mapping[Kind, tuple[MaskName, ...]] = {"mask_attack": ("attack",), "acceptance": ("triangle",)}
-_ALWAYS: Mapping[Kind, frozenset[str]] = {"mask_attack": frozenset({"mask"}), "acceptance": frozenset({"mask"})}
+_ALWAYS: Mapping[Kind, frozenset[str]] = {"mask_attack": frozenset({"mask"}), "acceptance": frozenset({"mask"}),
+                                             "rotary": frozenset({POSITIONS})}
 
 
 def domain(
@@ -126,11 +140,11 @@ def domain(
     min_queries: int = 1,
     min_keys: int = 1,
     min_width: int = 1,
-    **lists: Unpack[Lists],
+    **lists: Unpack[RotaryLists],
 ) -> Domain:
     """The problems that a clause speaks of.
 
-    kind: plain attention, a layer, or a problem built for one purpose.
+    kind: plain attention, a layer, a rotary embedding, or a problem built for one purpose.
     always, sometimes: optional keywords in use in every case, or in about half (only if the subject takes them).
     lengths: how T and S compare.  grouped: whether query heads share key/value heads.
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
@@ -139,7 +153,7 @@ def domain(
     min_*: the least B, H, T, S and D.  A list in the plural of another keyword's name: the values of that keyword.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """
-    if unknown := lists.keys() - {values.plural for values in VALUED.values()}:
+    if unknown := lists.keys() - {values.plural for values in EVERY_VALUED.values()}:
         raise TypeError(f"domain() got an unexpected keyword argument {min(unknown)!r}")
     known = _FAMILIES.get(kind, ANY_FAMILY)
     if kind in {"layer", "acceptance"}:
@@ -149,11 +163,11 @@ def domain(
     if kind == "score":
         _check_score({*always, *sometimes})
     return Domain(
-        kind, _keywords(always) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes), lengths, grouped,
+        kind, _keywords(always, kind) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes, kind), lengths, grouped,
         known if families == "any" else tuple(families), _masks(kind, masks),
         _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _values(kind, VALUES["scale"], scales),
         inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width,
-        {name: _values(kind, values, lists.get(values.plural, "any")) for name, values in VALUED.items()})
+        {name: _values(kind, values, lists.get(values.plural, "any")) for name, values in EVERY_VALUED.items()})
 
 
 def _check_layer(families: str | Sequence[str], keywords: set[str]) -> None:
@@ -199,8 +213,9 @@ def _masks(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[Mask
     return _MASKS[kind]
 
 
-def _keywords(names: Sequence[str]) -> frozenset[str]:
+def _keywords(names: Sequence[str], kind: Kind) -> frozenset[str]:
+    known = ROTARY if kind == "rotary" else KEYWORDS
     for name in names:
-        if name not in KEYWORDS:
-            raise SpecError.unknown("keyword", name, KEYWORDS)
+        if name not in known:
+            raise SpecError.unknown("keyword", name, known)
     return frozenset({*names, *(BESIDE[name] for name in names if name in BESIDE)})

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.core.cache_keywords import SlopePattern
+from attnspec.core.gradient_keywords import GRAD, GradPattern
 from attnspec.core.keywords import AXES, BESIDE, COUNTS, KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.core.segment_keywords import SegmentPattern
 from attnspec.core.serving_keywords import LengthPattern, SinkPattern
-from attnspec.problems.entries import Words, integers, normal, words
-from attnspec.problems.problem import Array, Sizes
+from attnspec.problems.entries import Words, integers, normal, uniform, words
+from attnspec.problems.problem import Array, Sizes, numpy_dtype
 
 
 def _some_zero(random: Words, most: int) -> Array:
@@ -116,12 +117,45 @@ def segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     return every
 
 
-_OF_HEADS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {"sinks": sinks, "alibi_slopes": slopes}
+def _one(random: Words) -> Array:
+    """(B,H,T,Dv): 1 at one entry of each head, where its first word points."""
+    B, H, T, Dv = random.shape
+    at = random[..., 0, 0] % np.uint32(T * Dv)
+    return np.asarray(np.arange(T * Dv) == at[..., None]).reshape(B, H, T, Dv).astype(float)
+
+
+_GRADS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
+    "normal": lambda random, _: normal(random),
+    "of_rows": lambda random, row: normal(random) * np.ldexp(1.0, integers(row, -6, 6).astype(np.int32)),
+    "integers": lambda random, _: integers(random, -2, 2),
+    "one_row": lambda random, row: normal(random) * (row == row.max(axis=2, keepdims=True)),
+    "of_one_sign": lambda random, _: 0.5 + uniform(random) / 2,
+    "one_large": lambda random, _: np.where(np.arange(random.shape[2])[:, None] + 0 * random == 0, 64.0, 2.0**-6),
+    "one_entry": lambda random, _: _one(random),
+    "ones": lambda random, _: np.ones(random.shape),
+    "tiny": lambda random, _: normal(random) * 2.0**-10,
+    "large": lambda random, _: normal(random) * 64.0,
+    "zero": lambda random, _: np.zeros(random.shape),
+}
+
+
+def grads(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
+    """(B,H,T,Dv) in the dtype, rounded once."""
+    shape = sizes.B, sizes.H, sizes.T, sizes.Dv
+    every, of_rows = words(seed, GRAD, shape), words(seed, f"{GRAD} of rows", (*shape[:3], 1))
+    made = np.asarray(_GRADS[pattern](every, of_rows))  # type: ignore[index]  # read by name
+    stage = np.float64 if dtype is DType.FLOAT64 else np.float32
+    rounded: Array = made.astype(stage).astype(numpy_dtype(dtype))
+    return rounded
+
+
+_OF_HEADS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
+    "sinks": sinks, "alibi_slopes": slopes, GRAD: grads}
 
 
 def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
     """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,), slopes (H,) or (B,H), segments (B,T)
-    or (B,S).
+    or (B,S), the output's gradient (B,H,T,Dv).
     """
     if keyword in COUNTS:
         return lengths(keyword, pattern, seed, sizes)
@@ -131,7 +165,7 @@ def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DT
 
 
 NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity", "alibi_slopes": "zero",
-                               "query_segments": "one", "key_segments": "one"}
+                               "query_segments": "one", "key_segments": "one", GRAD: "zero"}
 """By keyword, the pattern that changes no answer. It has an array for each of these keywords."""
 
 

@@ -15,13 +15,14 @@ from functools import cached_property
 from typing import Any, get_args
 
 from attnspec.core.errors import UsageError, hint
-from attnspec.core.keywords import KEYWORDS, VALUED, VALUES
+from attnspec.core.keywords import VALUES
+from attnspec.core.rotary import EVERY_KEYWORD, EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 
 _AXES = tuple(axis.name for axis in fields(Sizes))
-FIELDS = ("mask", "families", "with", "bias", "scale", *VALUED, "M", "inputs", "seed")
+FIELDS = ("mask", "families", "with", "bias", "scale", *EVERY_VALUED, "M", "inputs", "seed")
 """The names that a drawn value cannot have."""
 
 MOST_FEATURES = 2**12
@@ -61,7 +62,7 @@ class Recipe:
 
     def value(self, keyword: str) -> Any:  # noqa: ANN401  (by the keyword)
         """The value of a keyword that has one, where it is in use."""
-        return self.values.get(keyword, VALUED[keyword].unsaid)
+        return self.values.get(keyword, EVERY_VALUED[keyword].unsaid)
 
     @property
     def _sizes_text(self) -> str:
@@ -76,7 +77,8 @@ class Recipe:
             yield "bias", self.bias
         if "scale" in self.features:
             yield "scale", VALUES["scale"].write(self.scale)
-        yield from ((name, values.write(self.value(name))) for name, values in VALUED.items() if name in self.features)
+        used = ((name, values) for name, values in EVERY_VALUED.items() if name in self.features)
+        yield from ((name, values.write(self.value(name))) for name, values in used)
         if self.M:
             yield "M", self.M
             yield "inputs", self.inputs
@@ -95,7 +97,7 @@ class Recipe:
         for needed in ("mask", "families", "seed"):
             if needed not in known:
                 raise _broken(f"{needed}=… is missing")
-        features = _names(known.get("with", ""), "keyword", KEYWORDS)
+        features = _names(known.get("with", ""), "keyword", EVERY_KEYWORD)
         return cls(
             _sizes(first, is_layer="M" in known),
             _names(known["families"], "value family", get_args(FamilyName)),
@@ -107,7 +109,7 @@ class Recipe:
             _read(VALUES["scale"].read, known.get("scale", "1.0")),
             _whole("M", known.get("M", "0"), most=MOST_FEATURES),
             _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
-            {name: _read(values.read, known[name]) for name, values in VALUED.items() if name in known})
+            {name: _read(values.read, known[name]) for name, values in EVERY_VALUED.items() if name in known})
 
 
 def _broken(why: str) -> UsageError:

@@ -13,6 +13,7 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import DType, Verdict
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
@@ -153,11 +154,9 @@ class Asker:
         """(T,S) at full shape in the dtype."""
         return self.full(array, problem).astype(numpy_dtype(self.dtype))
 
-    def put(self, problem: AnyProblem) -> Answer:
+    def put(self, problem: AnyProblem | RotaryProblem) -> Answer:
         """What the subject makes of it. Raises NotAsked or Failed."""
-        if isinstance(problem, LayerProblem):
-            return self._guarded(problem, lambda: self.subject.answer_layer(problem))
-        return self._guarded(problem, lambda: self.subject.answer(problem))
+        return self._guarded(problem, lambda: self.subject.answer_any(problem))
 
     def gradients(self, problem: Problem, rows: Array) -> Gradients | None:
         """The function `gradients` for this subject: (B,H,T,D) of the query; rows (T,) bool. Raises NotAsked, of a
@@ -167,7 +166,7 @@ class Asker:
             raise NotAsked("it takes NumPy arrays, which have no gradients")
         return self._guarded(problem, lambda: gradients(self.subject, problem, rows))
 
-    def _guarded(self, problem: AnyProblem, call: Callable[[], T]) -> T:
+    def _guarded(self, problem: AnyProblem | RotaryProblem, call: Callable[[], T]) -> T:
         if reason := self.subject.refuses(problem):
             raise NotAsked(reason)
         try:
@@ -181,7 +180,7 @@ class Asker:
         except UnusableAnswer as unusable:
             raise Failed(Reply(UNUSABLE, unusable.sentence)) from None
 
-    def output(self, problem: AnyProblem) -> Array:
+    def output(self, problem: AnyProblem | RotaryProblem) -> Array:
         """The output (B,H,T,Dv), of a layer's own problem (B,T,M), in float64. Raises NotAsked or Failed."""
         return self.put(problem).output.astype(np.float64)
 

@@ -14,8 +14,11 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import FROM_PLACE, PLACED
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Kind
+from attnspec.numerics.rotary import PAIRS
 from attnspec.problems.problem import Array
+from attnspec.problems.rotary import RotaryProblem
+from attnspec.questions import rotary
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
 from attnspec.questions.caches import slope_alignment
 from attnspec.questions.decoder import overfull_cache, used_cache
@@ -31,7 +34,7 @@ _PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
 class _FirstHead(Asker):
     """Looks at no other head."""
 
-    def output(self, problem: AnyProblem) -> Array:
+    def output(self, problem: AnyProblem | RotaryProblem) -> Array:
         """The first head of the output, (1,1,T,Dv)."""
         return super().output(problem)[:1, :1]
 
@@ -43,6 +46,9 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`, `hidden_row.key_lengths`; `hidden_row` is
     the first of them.
     """
+    if subject.declaration.kind is Kind.ROTARY:
+        is_said = "interleaved" in subject.declaration.keywords
+        return {} if is_said else _found(PAIRS, partial(rotary.pairs, Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     return {**_hidden_rows(asker), **_causal_alignment(asker), **_mask_with_causal(asker),
             **_of_serving(asker), **_grouped(Asker(subject, dtype))}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
+from attnspec.scaffold import rotary
+from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.manifest import entry, head, names_of
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
@@ -44,12 +46,22 @@ def acquaint(target: str, surroundings: Surroundings) -> Written:
     Raises TargetError.
     """
     client = host_of(target, replace(surroundings, environment={**HURRIED, **_backend_of_keras()}))
-    trier = Trier(There(client, time.monotonic() + surroundings.deadline))
+    there = There(client, time.monotonic() + surroundings.deadline)
+    trier = Trier(there)
     try:
+        if rotary.is_rotary(callee := there.examined(target)):
+            return _of_rotary(callee, there)
         form = form_of(target, trier)
         return Written(*names_of(form), source(form), head(form), entry(form, trier), tuple(told(form)), form.remarks)
     finally:
         client.close()
+
+
+def _of_rotary(callee: Examined, there: There) -> Written:
+    """What `init` writes for a rotary embedding."""
+    form = rotary.rotary_of(callee, there)
+    return Written(*names_of(form.call), rotary.source(form), head(form.call), rotary.entry(form, there),
+                   tuple(rotary.told(form)))
 
 
 def _backend_of_keras() -> Mapping[str, str]:

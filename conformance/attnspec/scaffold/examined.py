@@ -41,6 +41,7 @@ class Examined:
 
     Of a class: bases (`package.module.Name`); methods with their parameters, without self; annotated, by parameter of
     the constructor, and beside, by their name in its module: classes, as `module:name`; backend: of Keras.
+    numbers: whole numbers of its module that a function names.
     Of a function, if asked for: functions, itself first; holders, by parameter; makers, by name.
     """
 
@@ -56,6 +57,7 @@ class Examined:
     annotated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     beside: tuple[tuple[str, str], ...] = ()
     backend: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict)
     functions: tuple[Function, ...] = ()
     holders: Mapping[str, Holder] = field(default_factory=dict)
     makers: Mapping[str, Parameters] = field(default_factory=dict)
@@ -80,6 +82,7 @@ def read_examined(target: str, described: Mapping[str, Any], told: Mapping[str, 
         packages=frozenset(map(str, told["packages"])), bases=tuple(map(str, told.get("bases", ()))),
         methods={str(name): _parameters(each)[1:] for name, each in told.get("methods", {}).items()},
         annotated={str(name): tuple(map(str, each)) for name, each in told.get("annotated", {}).items()},
+        numbers={str(name): int(number) for name, number in told.get("numbers", {}).items()},
         beside=tuple((str(name), str(each)) for name, each in told.get("beside", ())),
         backend=str(told.get("backend", "")), functions=tuple(map(_function, told.get("functions", ()))),
         holders={str(name): Holder(str(each["class"]), tuple(map(str, each["fields"])))

@@ -117,5 +117,14 @@ def _failure(callee: Examined, trier: Trier) -> str:
     unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
     said = f" What its {' and '.join(unknown)} means could not be found out, and it has no default." if unknown else ""
     return (f"{callee.target} does not compute attention in any of the {trier.tried} forms that were "
-            f"tried.{told}{said} "
+            f"tried.{told}{said}{_fixed(callee)} "
             "Write its adapter by hand: docs/writing-an-adapter.md.")
+
+
+def _fixed(callee: Examined) -> str:
+    """What to do about sizes that it takes from its module; empty where it takes none."""
+    if not callee.numbers:
+        return ""
+    read = " and ".join(f"{name} = {number}" for name, number in callee.numbers.items())
+    return (f" It reads {read} from its module, and it was tried with other sizes: if that is the number of heads or a "
+            f"width, make it a parameter (`num_heads={next(iter(callee.numbers))}`).")

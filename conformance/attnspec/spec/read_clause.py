@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import Place, SpecError, quoted
-from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Level
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.spec.clause import Citation, Clause, Glance, Source, Word
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, describe
@@ -180,8 +180,9 @@ def _keywords(fields: Fields, key: str) -> tuple[str, ...]:
     """The optional keywords of a subject that a field lists."""
     names = fields.texts(key, ())
     for index, name in enumerate(names):
-        if name not in KEYWORDS:
-            raise SpecError.unknown("keyword of a subject", name, KEYWORDS, where=fields.mapping[key].place_of(index))
+        if name not in EVERY_KEYWORD:
+            where = fields.mapping[key].place_of(index)
+            raise SpecError.unknown("keyword of a subject", name, EVERY_KEYWORD, where=where)
     return names
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ import numpy as np
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
-from attnspec.host.calling import Arguments, Ended
+from attnspec.host.calling import NO_GRADIENT, Arguments, Ended
 from attnspec.host.frames import Entries
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.yaml_lines import shown
 
 PAIR = 2
@@ -43,7 +44,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         self.statement = statement
         self.module = module
         self.place = place
-        self.asked: Problem | LayerProblem | None = None
+        self.asked: Problem | LayerProblem | RotaryProblem | None = None
 
     @property
     def gist(self) -> str:
@@ -84,6 +85,7 @@ class Answer:
     changes it with a later call. True where that memory was let go meanwhile.
     lse: the log-sum-exp (B,H,T), where it was asked for.
     gradients: with respect to the inputs, in their shapes, where they were asked for and there are some.
+    by_input: the same by the names of the inputs, in the dtype that came back, where an output's gradient was given.
     """
 
     output: Array
@@ -94,6 +96,11 @@ class Answer:
     is_kept: Callable[[], bool] = lambda: True
     gradients: tuple[Array, ...] | None = None
     lse: Array | None = None
+    by_input: Mapping[str, Array] = field(default_factory=dict)
+
+
+class NotDifferentiated(Exception):  # noqa: N818  (named for what happened; it is no error)
+    """The output requires no gradient: there is nothing to judge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +108,8 @@ class Call:
     """The arguments of a call, and the shapes of what should come back, which `names` names.
 
     Arrays may also stand in a mapping (`params`). `shapes` has one entry for the output alone, two for the pair; none
-    where nobody knows yet what comes back.
+    where nobody knows yet what comes back. wrt: the inputs with respect to which gradients come back, too; of a
+    backward pass (is_backward) nothing else does.
     """
 
     arrays: Mapping[str, Array]  # query, key, value: handed over in this order
@@ -109,6 +117,8 @@ class Call:
     dtype: DType
     shapes: tuple[tuple[int, ...], ...]
     names: tuple[str, ...] = ("output", "weights")
+    wrt: tuple[str, ...] = ()
+    is_backward: bool = False
 
     @cached_property
     def named(self) -> Mapping[str, Array]:
@@ -125,7 +135,7 @@ class Call:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
         keywords = {name: _given(value, kept) for name, value in self.keywords.items()}
         inputs = [kept[id(each)] for each in self.arrays.values()]
-        return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows)
+        return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows, self.wrt, self.is_backward)
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
@@ -191,6 +201,8 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     if ended.ended == "raised":
         raise raised_there(ended.told, ended.said)
     if ended.ended == "unusable":
+        if ended.told["name"] == NO_GRADIENT:
+            raise NotDifferentiated("its output requires no gradient")
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
@@ -205,7 +217,14 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
 
     said = portable(ended.said) if ended.said else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
-    return Answer(found["output"], found.get("weights"), mutated, aliases, said, is_kept, gradients, found.get("lse"))
+    by_input = {name: found[of_input(name)] for name in call.wrt}
+    return Answer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept, gradients,
+                  found.get("lse"), by_input)
+
+
+def of_input(name: str) -> str:
+    """What the gradient of an input is called among what comes back."""
+    return f"gradient of the {name}"
 
 
 def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
@@ -218,6 +237,9 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:
     """What came back where an array, of any shape, is due, and what is expected."""
+    if told["name"] == "the mapping":
+        return (f"The backward pass returned {told['named']} where a mapping from the names of the inputs "
+                f"({', '.join(call.wrt)}) to their gradients is expected.")
     if told["name"] == "the pair":
         kind = "pair" if len(call.names) == PAIR else "triple"
         return f"The subject returned {told['named']} where the {kind} ({', '.join(call.names)}) is expected."

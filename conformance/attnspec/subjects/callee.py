@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
-from attnspec.host.calling import Ended
+from attnspec.host.calling import NO_GRADIENT, Ended
 from attnspec.host.frames import Entries, same_bits
 from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.parts import READABLE
@@ -69,10 +69,14 @@ class Callee(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """A function of this process: attnspec's own miniatures, and what a test file hands over. lift: "" is NumPy."""
+    """A function of this process: attnspec's own miniatures, and what a test file hands over. lift: "" is NumPy.
+
+    backward: its backward pass, if it has one.
+    """
 
     function: Callable[..., object]
     lift: str = ""
+    backward: Callable[..., object] | None = None
 
     @property
     def place(self) -> Mapping[str, str]:
@@ -84,7 +88,8 @@ class InProcess:
         arrays = unique(list(call.named.values()))
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
-        ended = calling.perform(self.function, lift_named(self.lift), call.arguments(kept, rows),
+        function = self.backward if call.is_backward and self.backward else self.function
+        ended = calling.perform(function, lift_named(self.lift), call.arguments(kept, rows),
                                 caught=(Exception, SystemExit))  # an interruption is the user's
         changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
         return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
@@ -151,7 +156,8 @@ class Hosted:
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
                   "keywords": _told(call.keywords, places), "dtype": call.dtype.value, "shapes": call.shapes,
-                  **({} if rows is None else {"rows": places[id(rows)]})}
+                  **({} if rows is None else {"rows": places[id(rows)]}),
+                  **({"wrt": call.wrt, "backward": call.is_backward} if call.wrt else {})}
         try:
             return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
                                                 kind=self._kind(call))
@@ -289,5 +295,5 @@ def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
         _ = [str(each) for each in words["classes"]]
         _, _, line = words.get("by") or ("", "", 0)
         _ = int(line)
-    if ended == "unusable" and words["name"] != "the pair":
+    if ended == "unusable" and words["name"] not in {"the pair", "the mapping", NO_GRADIENT}:
         _ = call.shapes[words["at"]]

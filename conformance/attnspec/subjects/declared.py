@@ -11,7 +11,7 @@ from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.coverage import LONGEST
-from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
+from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, of_kind
 from attnspec.core.errors import Place, TargetError, UsageError
 from attnspec.core.forms import STATE
 from attnspec.core.keywords import HIDING, KeywordLimits
@@ -26,7 +26,7 @@ from attnspec.subjects.described import Described, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles",
-            "sizes", "blocks")
+            "sizes", "blocks", "backward_precision")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
@@ -41,8 +41,7 @@ _LARGEST_ELSE = 10**6
 
 def read_declaration(fields: Fields) -> Declaration:
     """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
-    return Declaration(
-        kind=fields.choice("kind", Kind, Kind.ATTENTION),
+    declaration = Declaration(
         dtypes=_dtypes(fields),
         output_dtype=fields.one_of("output_dtype", (INPUT, *_values(DType), UNDEFINED), INPUT, kind="output dtype"),
         limits=read_limits(fields.inner("limits", optional=True)),
@@ -53,7 +52,9 @@ def read_declaration(fields: Fields) -> Declaration:
         compiles=fields.flag("compiles", default=False) if "compiles" in fields.mapping else None,
         sizes=_sizes(fields),
         blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
+        backward_precision=_classes(fields.inner("backward_precision", "the backward precision", optional=True)),
     )
+    return of_kind(declaration, fields.choice("kind", Kind, Kind.ATTENTION))
 
 
 def _sizes(fields: Fields) -> tuple[str, ...]:
@@ -179,6 +180,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "output_dtype": '"float32"',
     "conventions": '{"hidden_row": "zeros"}',
     "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
+    "backward_precision": '{"bfloat16": {"partial": 32, "reason": "blocks of 32 queries are stored"}}',
     "claims": '["causal"]',
     "lift": '"torch"',
     "compiles": "True",
@@ -204,6 +206,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "cache": "64",
     "causal_only": "True",
     "page_multiple": "16",
+    "constant_bias": "True",
     "refuses": '["D > 256", "bias with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }
@@ -228,8 +231,9 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     given = {name: value for name, value in function.attributes.items() if name in named}
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
-    return replace(_read(name, given, function.place), keywords=signature.keywords, kind=signature.kind,
-                   defaults=signature.defaults, form=signature.form, given=signature.given)
+    said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,
+                   form=signature.form, given=signature.given)
+    return of_kind(said, signature.kind)
 
 
 def _read(name: str, given: Mapping[str, object], place: Place) -> Declaration:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import AttnspecError, ManifestError, Place
 from attnspec.core.nouns import DType
+from attnspec.numerics.gradient_precision import backward_precision_of
 from attnspec.numerics.precision import precision_of
 from attnspec.spec.yaml_lines import Located
 
@@ -20,6 +21,11 @@ def check_precision(declaration: Declaration, where: Place | None, error: type[A
                 precision_of(words, dtype)
             except ManifestError as cause:
                 raise error(str(cause), where=_place_of(words, dtype) or where) from None
+    for dtype, words in declaration.backward_precision.items():
+        try:
+            backward_precision_of(words, precision_of(declaration.precision.get(dtype), dtype))
+        except ManifestError as cause:
+            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
 
 
 def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.problems.problem import LayerProblem, Problem, Sizes
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.plain import STARTS, Case
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 
@@ -21,7 +22,8 @@ _OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch
 _OF_AXES = re.compile(r"\b[A-Z]\b")
 
 
-def refusal_in(raised: SubjectRaised, problem: Problem | LayerProblem, *, of_dtype: bool = False) -> str:
+def refusal_in(raised: SubjectRaised, problem: Problem | LayerProblem | RotaryProblem, *,
+               of_dtype: bool = False) -> str:
     """The words of a clear refusal of sizes or keywords, or of a dtype; empty for any other exception."""
     is_mute = ": " not in raised.summary  # a bare `assert` says what its code says
     told = f"{raised.summary}: {raised.statement}" if is_mute else raised.summary
@@ -29,14 +31,14 @@ def refusal_in(raised: SubjectRaised, problem: Problem | LayerProblem, *, of_dty
     return told if is_told and raised.classes & ON_PURPOSE else ""
 
 
-def _speaks(told: str, problem: Problem | LayerProblem, *, is_code: bool) -> Iterator[bool]:
+def _speaks(told: str, problem: Problem | LayerProblem | RotaryProblem, *, is_code: bool) -> Iterator[bool]:
     """Whether a message names what it is about: a parameter, an axis (in code by its letter), or one of the lengths."""
     message = told.partition(": ")[2]
     yield is_code and message.startswith("assert") and bool(_OF_AXES.search(message))
     lengths = {str(size) for axis, size in problem.sizes.by_axis.items() if axis != "B"}
     yield bool(_OF_SHAPES.search(message))
     yield bool(lengths & set(re.findall(r"\d+", message)))
-    parameters = (name for word in problem.keywords for name in (word, *KEYWORDS[word].parameters))
+    parameters = (name for word in problem.keywords for name in (word, *EVERY_KEYWORD[word].parameters))
     yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)
 
 
@@ -53,11 +55,11 @@ class Interview:
 
     def takes(self, case: Case) -> bool:
         """Whether the function answers, rightly or wrongly, and no limit keeps the case from it."""
-        problem = case.problem(self.dtype)
+        problem = case.posed(self.dtype, self.subject.declaration.kind)
         if self.subject.refuses(problem):
             return False
         try:
-            self.subject.answer(problem)
+            self.subject.answer_any(problem)
         except SubjectRaised:
             return False
         except UnusableAnswer:
@@ -76,11 +78,11 @@ class Interview:
 
     def refusal_now(self, case: Case, *, of_dtype: bool = False) -> str:
         """The same, asked anew; of_dtype: the refusal of a number format."""
-        problem = case.problem(self.dtype)
+        problem = case.posed(self.dtype, self.subject.declaration.kind)
         if self.subject.refuses(problem):
             return ""
         try:
-            self.subject.answer(problem)
+            self.subject.answer_any(problem)
         except UnusableAnswer:
             return ""
         except SubjectRaised as raised:

@@ -36,7 +36,7 @@ FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
             "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
-            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", *DECLARED)
+            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
@@ -114,6 +114,7 @@ class Registered:
     make it faster and change nothing else, set where the process is ours.
     requires: modules it needs beside its library.  cannot_run: why it can be judged on no machine like this one.
     device: the kind of device that it needs, such as `cuda`; empty if it runs on any.
+    backward: the name of its backward pass in the same adapter, where that is not the function's with `_backward`.
     """
 
     id: str
@@ -129,6 +130,7 @@ class Registered:
     requires: str = ""
     cannot_run: str = ""
     device: str = ""
+    backward: str = ""
 
     @property
     def missing(self) -> str:
@@ -221,6 +223,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         process=read_variables(fields.inner("process", "the process", optional=True)),
         requires=_modules(fields),
         cannot_run=cannot_run,
+        backward=fields.text("backward", ""),
     )
 
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import AXES, KEYWORDS
-from attnspec.core.nouns import DType
+from attnspec.core.keywords import AXES
+from attnspec.core.nouns import DType, Kind
+from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, width_of
 from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array
 from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
+from attnspec.problems.rotary import RotaryProblem
 
 PLAIN = Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=16, Dv=16)
 """What any attention takes, or nearly any."""
@@ -50,6 +52,16 @@ class Case:
         H, G = places.pop("H", self.sizes.H), places.pop("G", self.at("G"))
         return None if H % G else replace(self, sizes=replace(self.sizes, H=H, Hkv=H // G, **places))
 
+    def posed(self, dtype: DType, kind: Kind) -> Problem | RotaryProblem:
+        """The problem of a subject of this kind; a rotary embedding has small whole numbers that count from 0."""
+        if kind is not Kind.ROTARY:
+            return self.problem(dtype)
+        x, (B, T) = Case(self.sizes).problem(dtype).query, (self.sizes.B, self.sizes.T)
+        given = {name: value for name, value in self.keywords.items() if name != POSITIONS}
+        if "rotary_width" in given:
+            given["rotary_width"] = width_of(given["rotary_width"], self.sizes.D)
+        return RotaryProblem(dtype, x, np.tile(np.arange(T, dtype=np.int32), (B, 1)), **given)
+
     def problem(self, dtype: DType) -> Problem:
         """Small whole numbers: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv); masks hide nothing."""
         B, H, Hkv, T, S, D, Dv = self.sizes.by_axis.values()
@@ -57,21 +69,24 @@ class Case:
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
         neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
-                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL}} if (
-            self.keywords.keys() & AXES.keys()) else {}
+                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL
+                      if name in self.keywords}} if self.keywords.keys() & AXES.keys() else {}
         problem = Problem(dtype, query, key, value, **{name: neutral.get(name, value)
                                                        for name, value in self.keywords.items() if name not in CACHED})
         return divided(problem, S // 2) if self.keywords.keys() & set(CACHED) else problem
 
 
-def case_of(problem: Problem | LayerProblem) -> Case:
-    """The sizes and keywords of a problem."""
+def case_of(problem: Problem | LayerProblem | RotaryProblem) -> Case:
+    """The sizes and keywords of a problem; a width that a rotary embedding was given is half of the features."""
+    if isinstance(problem, RotaryProblem):
+        given = {name: value for name, value in problem.given.items() if name != POSITIONS}
+        return Case(problem.sizes, {**given, **({"rotary_width": "half"} if "rotary_width" in given else {})})
     return Case(problem.sizes, {name: True if name in AXES else value for name, value in problem.given.items()})
 
 
 def value_for(keyword: str, limits: Limits) -> Any:  # noqa: ANN401  (by the keyword)
     """A usual value of a keyword, within limits."""
-    values = KEYWORDS[keyword].values
+    values = EVERY_KEYWORD[keyword].values
     usual = values.generic or values.usual if values else (True,)
     return next((each for each in usual if not limits.misfit(keyword, each, causal=True)), usual[0])
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import KEYWORDS, OFF
+from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.causes import Found, causes
@@ -69,6 +70,8 @@ def with_refusals(subject: Subject) -> Subject:
     if begun is None:
         return subject
     subject = _without_refused_dtypes(subject, begun.start)
+    if subject.declaration.kind is Kind.ROTARY:
+        return _with_found(subject)
     for causal in (False, True):
         if (asked := _causal(subject, begun.start, is_on=causal)) is not None:
             for optional in OPTIONAL:
@@ -188,7 +191,8 @@ def _questions(begun: Begun) -> Iterator[Case]:
     declared = begun.subject.declaration
     is_compiled = declared.is_compiled
     # each alone: what a mask does beside the causal flag is a convention
-    for keyword in () if is_compiled else sorted(declared.keywords & OFF.keys() - begun.start.keywords.keys()):
+    optional = ROTARY.keys() - {POSITIONS} if declared.kind is Kind.ROTARY else OFF.keys()
+    for keyword in () if is_compiled else sorted(declared.keywords & optional - begun.start.keywords.keys()):
         yield with_keyword(begun.start, keyword, declared.limits)
     for sizes in FAR_COMPILED if is_compiled else FAR:
         yield replace(begun.start, sizes=sizes)
@@ -212,4 +216,4 @@ def _is_promised(subject: Subject, found: Found) -> bool:
     if any(each.axis == "G" for each in refusal.conditions) and (
             declared.limits.grouped or "grouped" in declared.claims):
         return True
-    return any(KEYWORDS[name].profile in declared.claims for name in refusal.keywords)
+    return any(EVERY_KEYWORD[name].profile in declared.claims for name in refusal.keywords)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from keyword import iskeyword
@@ -27,11 +27,13 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.other_names import OTHER_NAMES, keyword_for
 from attnspec.core.paths import portable
+from attnspec.core.rotary import POSITIONS, ROTARY
 from attnspec.core.slips import slip_of
 from attnspec.subjects.described import Described, described_of
 
 SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
 _FORM = "attend(query, key, value, *, ...)"
+ROTATES = "rotate(x, positions, *, base=10000.0, rotary_width=None, interleaved=False)"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _NO_INPUTS = frozenset({"self", "cls", "params", "parameters", "weights", "state", "variables", "config", "cfg"})
@@ -74,6 +76,8 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     """
     function = described_of(function)
     parameters = _parameters(function, name, target)
+    if is_rotary(parameters):
+        return _of_rotary(function, parameters, name)
     inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
     if len(inputs) < 3 or any(each.kind not in _POSITIONAL or _is_no_input(each.name) for each in inputs):
         raise _error(function, f"{name} takes ({', '.join(map(str, parameters))}); "
@@ -139,6 +143,30 @@ def _check_decoder(names: Collection[str], function: Described, name: str) -> No
     if unfit := [each for each in names if each in {*KEYWORDS, *BORDERS} - BESIDE_CACHE - of_layers - {STATE}]:
         raise _error(function, f"{name} is a decoder (it takes {STATE}) and takes {unfit[0]!r}, which has no place "
                                f"beside a cache. A decoder may take {', '.join(sorted(BESIDE_CACHE))}.")
+
+
+def is_rotary(parameters: Sequence[Parameter]) -> bool:
+    """Whether these are the parameters of a rotary embedding: the second one is called `positions`."""
+    return len(parameters) > 1 and parameters[1].name == POSITIONS and parameters[1].kind in _POSITIONAL
+
+
+def _of_rotary(function: Described, parameters: Sequence[Parameter], name: str) -> Signature:
+    """What a rotary embedding takes beside x and positions. Raises TargetError."""
+    rest = [parameter for parameter in parameters[2:] if parameter.kind not in _STARS]
+    known = {parameter.name for parameter in rest if parameter.name in ROTARY}
+    for parameter in rest:
+        others = [word for word in ROTARY if word not in known]
+        if meant := "" if parameter.name in known else slip_of(parameter.name, others):
+            raise _error(function, f"{name} takes {parameter.name!r}, which is no keyword of a rotary embedding. Did "
+                                   f"you mean {meant!r}? If another thing is meant, give it another name.")
+        if parameter.name in known and parameter.kind is Parameter.POSITIONAL_ONLY:
+            raise _error(function, f"{name} takes {parameter.name!r} by position only, but attnspec gives only x and "
+                                   "positions by position.")
+        if parameter.default is Parameter.empty:
+            raise _error(function, f"{name} needs {parameter.name!r}; a rotary embedding can be called with x and "
+                                   f"positions alone: {ROTATES}.")
+    defaults = {each.name: _told(each.default) for each in rest if each.name not in known}
+    return Signature(frozenset({POSITIONS, *known}), Kind.ROTARY, defaults)
 
 
 def _is_no_input(name: str) -> bool:

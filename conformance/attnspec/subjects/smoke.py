@@ -10,7 +10,9 @@ import numpy as np
 from attnspec.core.errors import Place, TargetError
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.other_names import listed
+from attnspec.core.rotary import FARTHEST
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call
 from attnspec.subjects.signature import SOMEWHERE
@@ -27,7 +29,7 @@ def check_axes(subject: Subject, *, target: str = SOMEWHERE) -> None:
 
     target: for `attnspec init`. Nothing is concluded of one that is wrong on these axes too.
     """
-    if subject.declaration.kind is not Kind.LAYER:
+    if subject.declaration.kind is Kind.ATTENTION:
         _check_number(subject, target)
         _check_order(subject, target)
 
@@ -131,6 +133,9 @@ def smoke(subject: Subject) -> tuple[SmokeLine, ...]:
     but ReleaseError where its adapter fails.
     """
     dtype = first_of(subject.declaration.dtypes)
+    if subject.declaration.kind is Kind.ROTARY:
+        return tuple(_line(subject, sentence, problem, expected) for sentence, problem, expected in rotary_lines(
+            subject, dtype))
     small, single = _problem(subject, dtype, 3, 3), _problem(subject, dtype, 1, 1)
     cross = _problem(subject, dtype, 2, 4)
     with_all = _with_keywords(subject, small)
@@ -168,13 +173,14 @@ def _with_keywords(subject: Subject, problem: Problem) -> Problem:
         return_weights="return_weights" in takes)
 
 
-def _line(subject: Subject, sentence: str, problem: Problem, expected: Array | None = None) -> SmokeLine:
+def _line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
+          expected: Array | None = None) -> SmokeLine:
     """Whether the problem is answered with finite numbers, and with `expected` (B,H,T,Dv) where that is given."""
     if reason := subject.refuses(problem):
         return SmokeLine(sentence, passed=True, detail=f"not asked: {reason}")
     subject.callee.begin_item()
     try:
-        answer = subject.answer(problem)
+        answer = subject.answer_any(problem)
     except SubjectDied as died:
         return SmokeLine(sentence, passed=False, detail=str(died))
     except SubjectRaised as raised:
@@ -195,12 +201,26 @@ def _wrong(answer: Answer, expected: Array | None) -> str:
     return ""
 
 
-def _quiet(subject: Subject, problem: Problem) -> Array | None:
+def _quiet(subject: Subject, problem: Problem | RotaryProblem) -> Array | None:
     """The output (B,H,T,Dv), or None where there is none."""
     try:
-        return None if subject.refuses(problem) else subject.answer(problem).output
+        return None if subject.refuses(problem) else subject.answer_any(problem).output
     except (SubjectRaised, SubjectDied, UnusableAnswer):
         return None
+
+
+def rotary_lines(subject: Subject, dtype: DType) -> Iterator[tuple[str, RotaryProblem, Array | None]]:
+    """What a rotary embedding is put first: sentence, problem and, where it is known, the answer (B,H,T,D)."""
+    takes, x = subject.declaration.keywords, _array((2, 2, 3, 4), dtype)
+    counted = RotaryProblem(dtype, x, np.tile(np.arange(3, dtype=np.int32), (2, 1)))
+    zero = counted.but(positions=np.zeros((2, 3), np.int32))
+    with_all = counted.but(base=500000.0 if "base" in takes else None, interleaved="interleaved" in takes,
+                           rotary_width=2 if "rotary_width" in takes else None)
+    yield "three tokens at position 0 are returned as they are", zero, x
+    yield "three tokens that count from 0 give finite numbers", counted, None
+    yield "tokens at position 131072 give finite numbers", zero.but(positions=zero.positions + np.int32(FARTHEST)), None
+    yield f"every keyword that it takes ({', '.join(sorted(with_all.keywords))}) is accepted", with_all, None
+    yield "the same call again gives the same", counted, _quiet(subject, counted)
 
 
 def _left_alone(subject: Subject) -> str:

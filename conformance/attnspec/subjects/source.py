@@ -21,7 +21,7 @@ class Source:
     """Where a function comes from: a module of that name, or the one in a file; and its name there.
 
     is_program: whether a program has it, which is named in the place of the module.  text: that of a module which no
-    file holds.
+    file holds.  backward: the name of its backward pass in the same module, where that is told.
     """
 
     module: str
@@ -29,6 +29,7 @@ class Source:
     file: str = ""
     is_program: bool = False
     text: str = ""
+    backward: str = ""
 
     @classmethod
     def of(cls, target: str) -> Source:

@@ -12,13 +12,23 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, Form
+from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
+from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects import decoder
 from attnspec.subjects.adapters import failure_of_adapter
-from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.backward import (
+    BackwardPass,
+    call_of_backward,
+    call_of_framework,
+    can_differentiate,
+    grad_given,
+)
+from attnspec.subjects.call import Answer, Call, NotDifferentiated, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
 from attnspec.subjects.lower import Lowered, head_width, lower, misfit
@@ -35,7 +45,9 @@ _MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made b
 _SAID_BY_FORM: Mapping[Form, frozenset[str]] = {Form.PAGED: frozenset({TABLE}), Form.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that are not handed over as they stand in the problem."""
 
-__all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
+ASKS_LSE = "return_lse"
+
+__all__ = ["Answer", "NotDifferentiated", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +56,7 @@ class Subject:
 
     variants: the same with one hidden switch flipped.  refused: what it was found to refuse, by `refusals.py`, with its
     words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
+    backward: its backward pass, where it has one of its own.
     """
 
     id: str
@@ -59,11 +72,13 @@ class Subject:
     refused: Mapping[str, str] = field(default_factory=dict)
     entry: Place | None = None
     described: Described | None = None
+    backward: BackwardPass | None = None
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
 
-        Raises SubjectRaised, UnusableAnswer; ValueError where `refuses` gives a reason; ReleaseError where the
+        Where the output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
+        NotDifferentiated where the output has none; ValueError where `refuses` gives a reason; ReleaseError where the
         adapter itself fails.
         """
         if reason := self.refuses(problem):
@@ -76,6 +91,8 @@ class Subject:
             return self._spread_answer(problem)
         if self.declaration.form is Form.PAGED:
             return self._paged_answer(problem)
+        if problem.grad_output is not None:
+            return self._differentiated(problem)
         sizes = problem.sizes
         return self._perform(problem, _inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
@@ -89,6 +106,20 @@ class Subject:
         first = decoder.FIRST if self.declaration.form is Form.DECODER else {}
         return self._perform(problem, _inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
 
+    def answer_rotary(self, problem: RotaryProblem) -> Answer:
+        """What a rotary embedding makes of x (B,H,T,D) at its positions. Raises as `answer` does."""
+        if reason := self.refuses(problem):
+            raise ValueError(f"{self.id}: {reason}")
+        arrays = {"x": problem.x, POSITIONS: problem.positions}
+        keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
+        return self._called(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
+
+    def answer_any(self, problem: Problem | LayerProblem | RotaryProblem) -> Answer:
+        """What the subject makes of a problem of its kind. Raises as `answer` does."""
+        if isinstance(problem, RotaryProblem):
+            return self.answer_rotary(problem)
+        return self.answer(problem) if isinstance(problem, Problem) else self.answer_layer(problem)
+
     def scale_width(self, problem: Problem) -> int:
         """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
         is_layer = self.declaration.kind is Kind.LAYER
@@ -97,17 +128,37 @@ class Subject:
     def lacks(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
+        if GRAD in missing:
+            return self._without_gradients()
         if refused := next((name for name in missing if name in self.refused), ""):
             return f"{self.id} refuses {refused} ({self.refused[refused]})"
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
-    def refuses(self, problem: Problem | LayerProblem) -> str:
+    def _without_gradients(self) -> str:
+        """Why it is not asked for gradients."""
+        if can_differentiate(self.declaration):
+            return f"gradients of {self.id} are judged with --profile gradients"
+        return f"{self.id} has no backward pass"
+
+    def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        return next(filter(None, self._reasons(problem)), "")
+        reasons = self._of_rotary(problem) if isinstance(problem, RotaryProblem) else self._reasons(problem)
+        return next(filter(None, reasons), "")
+
+    def _of_rotary(self, problem: RotaryProblem) -> Iterator[str]:
+        """What stands against the problem of a rotary embedding."""
+        if self.declaration.kind is not Kind.ROTARY:
+            yield f"{self.id} is not a rotary embedding"
+        if problem.dtype not in self.declaration.dtypes:
+            yield f"{self.id} does not support {problem.dtype.value}"
+        yield self._misfit(self.declaration.limits, problem.sizes, problem.given)
+        yield self.lacks(problem.keywords)
 
     def _reasons(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """What stands against the problem, one after the other; "" where something does not."""
         declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
+        if declaration.kind is Kind.ROTARY:
+            yield f"{self.id} is a rotary embedding"
         if problem.dtype not in declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
         if not limits.broadcasts and not _at_full_shape(given, sizes):
@@ -119,6 +170,9 @@ class Subject:
         if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
             yield "a page holds a value for every key"
         yield from self._of_keywords(given)
+        if GRAD in given and isinstance(problem, Problem):
+            yield self.backward.lacks(problem) if self.backward else "" if can_differentiate(declaration) else \
+                self._without_gradients()
         if declaration.kind is Kind.LAYER:
             yield misfit(_of_call(problem), limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
@@ -164,6 +218,14 @@ class Subject:
         if name not in self.variants:
             raise UsageError.unknown(f"variant of {self.id}", name, self.variants)
         return self.variants[name]
+
+    @property
+    def with_gradients(self) -> Subject:
+        """The subject, whose framework is asked for gradients, if it has one that can be."""
+        declared = self.declaration
+        if not can_differentiate(declared):
+            return self
+        return replace(self, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 
     def card(self, probed: Mapping[str, str], precision: Mapping[str, str]) -> SubjectCard:
         """What a report says of the subject beside its verdicts."""
@@ -216,6 +278,19 @@ class Subject:
         paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
         return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+
+    def _differentiated(self, problem: Problem) -> Answer:
+        """The output with the gradients, of the framework or of the backward pass."""
+        keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
+        limits = self.declaration.limits
+        if self.backward is None:
+            return self._called(call_of_framework(problem, keywords, grad, limits))
+        asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
+        forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
+        kept = {OUTPUT: forward.output, LSE: forward.lse}
+        kept = {name: kept[name] for name in self.backward.wants if kept[name] is not None}
+        answer = self._called(call_of_backward(problem, keywords, grad, limits, kept))
+        return replace(answer, output=forward.output)
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:

@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import ImportingError, MissingNameError, TargetError
-from attnspec.core.nouns import DType
+from attnspec.core.forms import Form
+from attnspec.core.gradient_keywords import BACKWARD, GRAD
+from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.subjects.adapters import not_with_this_release
+from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.declared_precision import check_precision
@@ -33,11 +36,14 @@ from attnspec.subjects.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A function: what is known of it, and how it is called once its lift is known."""
+    """A function: what is known of it, and how it is called once its lift is known. backward: of the function that
+    stands beside it by the name of its backward pass.
+    """
 
     described: Described
     called: Callable[[str], Callee]
     versions: Mapping[str, str]
+    backward: Described | None = None
 
 
 def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: str = "") -> Subject:
@@ -89,8 +95,17 @@ def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
     check_lift(declaration.lift)
     callee = found.called(declaration.lift)
     library = Library(name=source.module, distribution=_distribution(source))
-    return Subject(target, _title(described, source.name), callee, _as_machine_is(declaration, callee), described.place,
-                   library, described=described)
+    subject = Subject(target, _title(described, source.name), callee, _as_machine_is(declaration, callee),
+                      described.place, library, described=described)
+    return _with_backward(subject, found, source.name + BACKWARD)
+
+
+def _with_backward(subject: Subject, found: Found, name: str) -> Subject:
+    """The subject, which takes gradients of its output where a backward pass of this name stands beside it."""
+    backward, declared = backward_of(found.backward, name), subject.declaration
+    if backward is None or declared.kind is not Kind.ATTENTION or declared.form is not Form.DENSE:
+        return subject
+    return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 
 
 def begin(target: str, surroundings: Surroundings, known: Registered | None = None,
@@ -131,7 +146,8 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     """The function in its own process."""
     loaded = loaded_there(source, target, client, versions)
     described = _description(loaded.described, source.name)
-    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
+    backward = None if loaded.backward is None else _description(loaded.backward, source.name + BACKWARD)
+    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions, backward)
 
 
 def loaded_there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:
@@ -139,7 +155,8 @@ def loaded_there(source: Source, target: str, client: Client, versions: Iterable
     client.begin_item()
     try:
         where = source.header if client.surroundings.is_here else source.header_elsewhere
-        return client.load({"from": where, "name": source.name, "versions": list(versions)})
+        named = {"backward": source.backward} if source.backward else {}
+        return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
@@ -157,10 +174,11 @@ def _description(told: Mapping[str, Any], name: str) -> Described:
 def _here(source: Source, target: str) -> Found:
     """The function in this process."""
     try:
-        function = loading.member(source.header, source.name)
+        function, backward = loading.pair(source.header, source.name, source.backward)
     except loading.NotLoaded as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
-    return Found(described_of(function), lambda lift: InProcess(function, lift), {})
+    beside = None if backward is None else described_of(backward)
+    return Found(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)
 
 
 def _as_machine_is(declaration: Declaration, callee: Callee) -> Declaration:
@@ -204,7 +222,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
 
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
-    source = Source.registered(library, function_name)
+    own = registered.backward if function_name == registered.function else ""
+    source = replace(Source.registered(library, function_name), backward=own)
     try:
         versions = (library.distribution,)
         found = _there(source, function_name, client, versions) if client else _here(source, function_name)
@@ -225,8 +244,10 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     callee = found.called(declaration.lift)
     declaration = _takeable(replace(declaration, keywords=offered(declaration),
                                     precision=declaration.precision_there(_device_of(callee))), callee)
-    return Subject(registered.id, registered.title, callee, declaration, described.place, _with_version(library, found),
-                   document=registered.document, note=registered.note, entry=registered.where, described=described)
+    subject = Subject(registered.id, registered.title, callee, declaration, described.place,
+                      _with_version(library, found), document=registered.document, note=registered.note,
+                      entry=registered.where, described=described)
+    return _with_backward(subject, found, own or source.name + BACKWARD)
 
 
 def _with_version(library: Library, found: Found) -> Library:

@@ -9,7 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from attnspec.problems.problem import Problem, joined
+from attnspec.problems.problem import joined
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.scene import AnyProblem
@@ -56,7 +57,7 @@ def put(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
     asked = subject.variants.get(variant, subject)
     try:
         with np.errstate(all="ignore"):
-            answer = asked.answer(problem) if isinstance(problem, Problem) else asked.answer_layer(problem)
+            answer = asked.answer_any(problem)
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
         return _unanswered(problem, variant, ended)
     return LoggedCall(problem, variant, Ending.ANSWERED, answer)
@@ -72,7 +73,9 @@ def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | Subjec
 
 
 def is_poisoned(problem: AnyProblem) -> bool:
-    """Whether NaN or infinity stands among the keys or values that are handed over."""
+    """Whether NaN or infinity stands among the keys or values that are handed over, or in what is to be turned."""
+    if isinstance(problem, RotaryProblem):
+        return not np.isfinite(problem.x).all()
     whole = joined(problem)
     return not all(np.isfinite(array).all() for array in (whole.key, whole.value))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
 from attnspec.core.errors import SpecError
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
@@ -16,22 +17,25 @@ from attnspec.spec.clause import Clause, Spec, Word
 from attnspec.subjects.subject import Subject
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.gradients import OF_INPUT
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
     ATTENTION_RELATIONS,
     INSIDE,
-    LAYER_TRANSFORMS,
+    OF_ANY,
     OF_CHANCE,
+    OF_ROTARY,
     OF_ROUNDINGS,
     PARTED,
     PARTING,
     RELATIONS,
-    TRANSFORMS,
+    TABLES,
     instrument_of,
 )
 
-ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse"}
+ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
+                               **dict.fromkeys(OF_INPUT, GRAD)}
 """By what is observed, the keyword by which it is asked for."""
 
 
@@ -68,14 +72,18 @@ class Check:
         looks = {step.bound.values.get("observe") for step in self.then}
         parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
                   if step.bound.name in PARTING)
+        passes = 2 if looks & OF_INPUT.keys() else 1
         return Demand(self.domain, reads=bool(looks & INSIDE), parted="".join(sorted(set(parted))),
-                      runs=max(1, len(self.runs)), projects=projects or self.domain.is_layer,
+                      runs=max(1, len(self.runs)) * passes, projects=projects or self.domain.is_layer,
                       flips=self.clause.flips, pool=self.clause.pool)
 
     def lacking(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""
-        if self.domain.is_layer and subject.declaration.kind is not Kind.LAYER:
+        kind = subject.declaration.kind
+        if self.domain.is_layer and kind is not Kind.LAYER:
             return "it is not a layer: it has no projections"
+        if (self.domain.poses is Kind.ROTARY) is not (kind is Kind.ROTARY):
+            return "it is a rotary embedding, not attention" if kind is Kind.ROTARY else "it is not a rotary embedding"
         if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
         return subject.lacks(self.needs)
@@ -107,7 +115,7 @@ def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_faults(clause, faults)
     _check_draws(clause)
     made = _domain(clause)
-    table = LAYER_TRANSFORMS if made.is_layer else TRANSFORMS
+    table = TABLES[made.poses]
     runs = {name: tuple(_step(word, table, "transform", clause) for word in words)
             for name, words in clause.runs.items()}
     for words in clause.runs.values():
@@ -116,6 +124,7 @@ def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_chance(clause.then, made)
     if made.is_layer:
         _check_layer(clause.then)
+    _check_rotary(clause.then, made)
     return Check(clause, made, runs, then)
 
 
@@ -152,6 +161,18 @@ def _check_layer(words: tuple[Word, ...]) -> None:
         if word.args.get("observe") in INSIDE:
             raise SpecError(f"a layer does not show {word.args['observe']!r}: its values pass through a projection. "
                             "Observe output or returned_weights.", where=word.where)
+
+
+def _check_rotary(words: tuple[Word, ...], made: Domain) -> None:
+    """Of a rotary embedding nothing is looked at but its output; what is claimed of pairs is claimed of it alone."""
+    is_rotary = made.poses is Kind.ROTARY
+    for word in words:
+        if not is_rotary and word.name in OF_ROTARY:
+            raise SpecError(f"the relation {word.name!r} is about a rotary embedding, but the problem is none. Its "
+                            "kind is 'rotary'.", where=word.where)
+        if is_rotary and (word.name not in OF_ROTARY | OF_ANY or word.args.get("observe", "output") != "output"):
+            raise SpecError(f"a rotary embedding shows its output alone, of which {word.name!r} does not speak.",
+                            where=word.where)
 
 
 def _check_chance(words: tuple[Word, ...], made: Domain) -> None:

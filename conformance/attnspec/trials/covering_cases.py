@@ -14,8 +14,8 @@ import numpy as np
 from hypothesis.database import ExampleDatabase, choices_to_bytes
 
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import VALUED
 from attnspec.core.nouns import Effort
+from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
 from attnspec.problems.demand import logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spelled
@@ -148,7 +148,7 @@ def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
     domain = menu.domain
     yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)), ("scales", len(domain.scales)))
     yield "inputs", max(len(menu.inputs(sizes)) for sizes in menu.shapes)
-    yield from ((VALUED[name].plural, len(menu.values(name))) for name in menu.valued)
+    yield from ((EVERY_VALUED[name].plural, len(menu.values(name))) for name in menu.valued)
 
 
 def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:

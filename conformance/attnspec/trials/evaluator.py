@@ -12,11 +12,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.declaration import Limits
+from attnspec.core.declaration import Limits, asked_of
+from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
-from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
+from attnspec.numerics.gradient_precision import BackwardPrecision, backward_precision_of
+from attnspec.numerics.gradients import expect_gradients
+from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.numerics.screen import is_large
 from attnspec.problems.axes import lengths_of
 from attnspec.problems.coverage import met_by
@@ -24,11 +28,14 @@ from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.record.outcome import Measured, Reading
+from attnspec.subjects.backward import grad_given
 from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
+from attnspec.vocabulary.gradients import GRADIENTS
 from attnspec.vocabulary.scene import AnyProblem
 
 REMEMBERED = 512
@@ -151,9 +158,8 @@ class Evaluator:
         """What the subject is held to: as declared, and where it says nothing, as a probe finds it."""
         if self._given is not None:
             return self._given
-        declared = self.subject.declaration.conventions
-        keywords = self.subject.declaration.keywords
-        if all(name in declared for name, each in CONVENTIONS.items() if not each.keyword or each.keyword in keywords):
+        declared, said = self.subject.declaration.conventions, self.subject.declaration
+        if all(name in declared for name in asked_of(said.kind, said.keywords)):
             return declared
         probed = probe_conventions(self.subject, self.dtype)
         # what is declared is declared for every form: no probed `hidden_row.mask` stands above `hidden_row`
@@ -185,8 +191,7 @@ class Evaluator:
         begun, size = time.perf_counter(), work(problem.sizes)
         try:
             with np.errstate(all="ignore"):
-                answer = (self.subject.answer(problem) if isinstance(problem, Problem) else
-                          self.subject.answer_layer(problem))
+                answer = self.subject.answer_any(problem)
         except SubjectRaised as raised:
             raised.asked = problem
             raise
@@ -198,15 +203,15 @@ class Evaluator:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was."""
         return self._pace * work(sizes)
 
-    def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
+    def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
-        name = f"{recipe.undrawn.text}@{is_layer}"
-        return self._archive.problems.recall(name, lambda: self._problem(recipe, is_layer=is_layer))
+        name = f"{recipe.undrawn.text}@{kind.value}"
+        return self._archive.problems.recall(name, lambda: self._problem(recipe, kind))
 
-    def _problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
-        if is_layer:
+    def _problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
+        if kind is Kind.LAYER:
             return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
-        return make_problem(recipe, self.dtype)
+        return make_rotary(recipe, self.dtype) if kind is Kind.ROTARY else make_problem(recipe, self.dtype)
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
         """What the definition says, with allowances."""
@@ -215,11 +220,29 @@ class Evaluator:
     def _expect(self, problem: AnyProblem, part: str) -> Expectation:
         """The same, worked out."""
         parts = frozenset({part})
+        if isinstance(problem, RotaryProblem):
+            return expect_rotary(problem, self.precision, conventions=self.conventions)
+        if part == GRADIENTS:
+            return self._expect_gradients(problem)
         if isinstance(problem, Problem):
             screens = is_large(problem) and part != "typical"
             return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
                           scale_width=self.subject.scale_width(problem))
         return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
+
+    def _expect_gradients(self, problem: AnyProblem) -> Expectation:
+        """What the definition says of the gradients."""
+        assert isinstance(problem, Problem)
+        grad = grad_given(problem, self.subject.declaration)
+        return of_gradients(expect_gradients(
+            problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
+            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions)))
+
+    @cached_property
+    def backward_precision(self) -> BackwardPrecision:
+        """Where the subject's backward pass rounds, as it declares."""
+        declared = self.subject.declaration.backward_precision.get(self.dtype)
+        return backward_precision_of(declared, self.precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
         """What the definition says of the output (B,H,T,Dv) at some rows, indices along T, with the sharp allowance."""
@@ -247,15 +270,23 @@ class Evaluator:
         return self._variants
 
 
-def heeded(conventions: Mapping[str, str]) -> tuple[str, str, str]:
+def heeded(conventions: Mapping[str, str]) -> tuple[str, ...]:
     """What the definition and the transforms heed of a subject's conventions.
 
     Not what it does with rows that see nothing: those are in no expectation. And who refuses mask and causal flag
     together, or promises nothing of them, is not given both, so that for what is given they hold together.
     """
     joined = conventions.get("mask_with_causal", "")
-    return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
+    return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""), conventions.get(PAIRS, ""),
             joined if joined in {"mask", "causal"} else "both")
+
+
+def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
+    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros."""
+    form = next((name for name in HIDING if name in problem.given), "")
+    of_hidden = conventions.get(f"hidden_row.{form}", conventions.get("hidden_row")) == "zeros"
+    of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
+    return np.where(queries_within(problem), of_hidden, of_beyond)
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)

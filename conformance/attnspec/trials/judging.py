@@ -136,5 +136,5 @@ class Judging:
         return self.evaluator.subject.declaration.limits
 
     def _problem(self, recipe: Recipe) -> AnyProblem:
-        return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
+        return self.evaluator.problem(recipe, self.check.domain.poses)
 

@@ -9,7 +9,7 @@ from math import log
 from typing import Any
 
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import VALUES
+from attnspec.core.rotary import EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
 from attnspec.problems.choices import SEED_BYTES, Menu
 from attnspec.problems.demand import work
@@ -87,7 +87,7 @@ def _is_too_large(sizes: Sizes) -> bool:
 
 def _scaled(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
     """A value as it scales with the number of keys."""
-    scaled = VALUES[keyword].scaled
+    scaled = EVERY_VALUED[keyword].scaled
     return scaled(value, share) if scaled else value
 
 

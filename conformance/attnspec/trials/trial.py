@@ -30,7 +30,7 @@ from attnspec.trials.searching import searched
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
 
-SPARE = 2
+SPARE = 6
 """How many openings more a glance may try for each case, where nothing was claimed."""
 
 ATTEMPTS = 24

@@ -12,8 +12,9 @@ import numpy as np
 
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.fingerprint import Fit, fingerprint, tightest
-from attnspec.numerics.precision import Precision, systematic_error, unit
+from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
+from attnspec.numerics.systematic import systematic_error
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.measures import by_definition, keep, measure, nothing, seen_of, verdict

@@ -9,9 +9,9 @@ from attnspec.spec.clause import Clause, Word
 from attnspec.vocabulary.draws import DRAWS, MEANINGS
 from attnspec.vocabulary.hints import meaning_of
 from attnspec.vocabulary.signature import parameters_of
-from attnspec.vocabulary.tables import LAYER_TRANSFORMS, RELATIONS, TRANSFORMS
+from attnspec.vocabulary.tables import WORDS
 
-_WORDS = {**TRANSFORMS, **LAYER_TRANSFORMS, **RELATIONS}
+_WORDS = {**WORDS["transform"], **WORDS["relation"]}
 
 
 def empty_claims(clause: Clause) -> Iterator[SpecError]:

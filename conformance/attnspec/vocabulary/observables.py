@@ -17,9 +17,11 @@ from attnspec.numerics.precision import unit
 from attnspec.numerics.screen import closest
 from attnspec.problems.caches import with_values
 from attnspec.problems.problem import Array, LayerProblem, Problem, joined
+from attnspec.problems.rotary import RotaryProblem
+from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf, definer_of, observer_of
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
-Observable = Literal["output", "weights", "returned_weights", "logits", "lse"]
+Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf]
 MOST_BLOCKS = 32
 """Reading weights takes S / Dv calls; a case that would take more says nothing."""
 
@@ -36,9 +38,15 @@ class Look:
 
 
 def _outputs(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
-    """Each part's output, (B,H,T,Dv) or of a layer (B,T,M), and its axes."""
-    axes = ("B", "T", "M") if isinstance(posed.parts[0], LayerProblem) else ("B", "H", "T", "Dv")
-    return [answer.output for answer in scene.answers(posed)], axes
+    """Each part's output, (B,H,T,Dv), of a layer (B,T,M), of a rotary embedding (B,H,T,D), and its axes."""
+    return [answer.output for answer in scene.answers(posed)], axes_of(posed.parts[0])
+
+
+def axes_of(problem: AnyProblem) -> tuple[str, ...]:
+    """The axes of the output."""
+    if isinstance(problem, LayerProblem):
+        return "B", "T", "M"
+    return "B", "H", "T", "D" if isinstance(problem, RotaryProblem) else "Dv"
 
 
 def _returned(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
@@ -141,6 +149,8 @@ LOOKS: Mapping[str, Look] = {
         Look("logits", "the logarithm of the weights that the subject applies, relative to the largest of the row",
              _weights, _define_logits, "logits"),
         Look("lse", "the log-sum-exp that the subject returns", _log_sum_exps, _define_lse, "lse"),
+        *(Look(name, f"the gradient with respect to the {of}", observer_of(name), definer_of(name), GRADIENTS)
+          for name, (of, _) in OF_INPUT.items()),
     )
 }
 
@@ -239,6 +249,8 @@ def settled_rows(scene: Scene, run: str) -> Array:
     that holds NaN or infinity; of rows beyond the number of queries none, unless they are declared to be zeros.
     """
     posed = scene.runs[run]
+    if isinstance(posed.parts[0], RotaryProblem):
+        return _joined([np.ones((*part.x.shape[:3], 1), bool) for part in posed.parts], posed, ("B", "H", "T", "1"))
     answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
     is_fixed = bool(answers) and answers <= {"zeros", "nan"}
     sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
@@ -253,12 +265,14 @@ def settled_rows(scene: Scene, run: str) -> Array:
 
 def empty_rows(scene: Scene, run: str) -> Array:
     """Rows (B,H,T,1) that see no key, where the subject's convention says that nothing but that decides them."""
+    if isinstance(scene.runs[run].parts[0], RotaryProblem):
+        return ~settled_rows(scene, run)
     sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1))[..., None] for part in scene.runs[run].parts]
     seeing = _joined([rows.astype(float) for rows in sees], scene.runs[run], ("B", "H", "T", "1"))
     return np.asarray(settled_rows(scene, run) & (seeing == 0))
 
 
-def _finite_places(problem: AnyProblem) -> Array:
+def _finite_places(problem: Problem | LayerProblem) -> Array:
     """(B,S): where no head's key or value holds NaN or infinity."""
     axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)
     whole = joined(problem)

@@ -12,11 +12,12 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
-from attnspec.subjects.subject import Answer, Subject
+from attnspec.subjects.subject import Answer, NotDifferentiated, Subject
 
-AnyProblem = Problem | LayerProblem
-P = TypeVar("P", Problem, LayerProblem)
+AnyProblem = Problem | LayerProblem | RotaryProblem
+P = TypeVar("P", Problem, LayerProblem, RotaryProblem)
 Axis = Literal["B", "H", "T", "S", "Dv"]
 
 
@@ -194,10 +195,13 @@ class Scene:
         for problem in (*posed.before, *posed.parts):
             if reason := self.subject.refuses(problem):
                 raise OutsideLimits(reason)
-        for problem in posed.before:
-            self.evaluator.ask(problem, "", fresh=True)
-        return tuple(self.evaluator.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
-                     for index, part in enumerate(posed.parts))
+        try:
+            for problem in posed.before:
+                self.evaluator.ask(problem, "", fresh=True)
+            return tuple(self.evaluator.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
+                         for index, part in enumerate(posed.parts))
+        except NotDifferentiated as undefined:
+            raise OutsideLimits(str(undefined)) from None
 
     def variants(self) -> Mapping[str, AnyEvaluator]:
         """The evaluators of the variants that this case is put to. Raises OutsideLimits where there are none at all."""

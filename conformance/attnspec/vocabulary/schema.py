@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from attnspec.core.conventions import PROFILES
 from attnspec.core.docstrings import docstring
-from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Level
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.spec.clause import Glance
 from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, MOST_FAULTS, NAME
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of
@@ -49,7 +49,7 @@ def schema(tables: Tables, faults: Iterable[str] = ()) -> Schema:
             "problem": _problem(tables),
             "given": _given(tables),
             "source": _source(),
-            "keyword": _choice({word.name: f"{word.shape}: {word.meaning}" for word in KEYWORDS.values()}),
+            "keyword": _choice({word.name: f"{word.shape}: {word.meaning}" for word in EVERY_KEYWORD.values()}),
             "transform": _words(tables["transform"]),
             "relation": _words(tables["relation"]),
         }}

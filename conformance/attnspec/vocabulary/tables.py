@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import capacity, chance, merging, overflow, relations, rulings
+from attnspec.vocabulary import capacity, chance, differentiating, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
     axes,
     caches,
     contents,
+    gradients,
     history,
     keywords,
     layers,
     pages,
+    rotary,
     segments,
     serving,
     steps,
@@ -36,11 +40,13 @@ INSTRUMENTS: Mapping[str, str] = {
     "hidden_rows_follow_convention": "probe of a convention",
     "rows_beyond_follow_convention": "probe of a convention",
     "lse_of_hidden_rows_follows_convention": "probe of a convention", "merges": WORST_CASE, "lse_merges": WORST_CASE,
-    "lse_has_its_dtype": EQUALITY, "is_refused": "refusal of the call",
+    "lse_has_its_dtype": EQUALITY, "gradients_have_input_dtypes": EQUALITY, "is_refused": "refusal of the call",
     "overfull_cache_follows_convention": "probe of a convention", "full_cache_agrees_with_definition": WORST_CASE,
     "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
+    "leaves_input_as_it_is": EQUALITY, "leaves_the_rest": EQUALITY, "keeps_pair_norms": WORST_CASE,
+    "scores_agree": WORST_CASE, "composes": WORST_CASE,
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
 """By relation; in braces its arguments. A new relation joins this table when it joins the words."""
@@ -73,7 +79,7 @@ TRANSFORMS: Words = _words(
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING, *caches.OF_CACHES,
-    *segments.OF_SEGMENTS, *pages.OF_PAGES, *steps.OF_STEPS,
+    *segments.OF_SEGMENTS, *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -81,6 +87,12 @@ TRANSFORMS: Words = _words(
 
 LAYER_TRANSFORMS: Words = _words(
     layers.indivisible_heads, layers.multiply_biases, layers.one_head_at_a_time, layers.permute_layer_heads)
+
+ROTARY_TRANSFORMS: Words = _words(*rotary.TRANSFORMS)
+
+TABLES: Mapping[Kind, Words] = {
+    Kind.ATTENTION: TRANSFORMS, Kind.LAYER: LAYER_TRANSFORMS, Kind.ROTARY: ROTARY_TRANSFORMS}
+"""The transforms of each kind of problem."""
 
 RELATIONS: Words = _words(
     relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, rulings.differ, relations.adds_up,
@@ -91,15 +103,23 @@ RELATIONS: Words = _words(
     overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
     capacity.overfull_cache_follows_convention, capacity.full_cache_agrees_with_definition,
-    merging.merges, merging.lse_merges, merging.lse_has_its_dtype,
+    merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
+    *ROTARY_RELATIONS,
 )
+
+OF_ROTARY = frozenset(word.__name__ for word in ROTARY_RELATIONS)
+"""Relations that only rotary embeddings have."""
+
+OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_dtype", "is_finite", "leaves_inputs",
+                    "shares_no_memory", "answers_are_kept"})
+"""Relations that look at nothing but inputs and output: all that a rotary embedding has besides."""
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
                                  "overfull_cache_follows_convention", "full_cache_agrees_with_definition",
-                                 "merges", "lse_merges", "lse_has_its_dtype", "has_variance", "agrees_typically",
-                                 "is_as_precise_as_declared", "has_no_drift"})
+                                 "merges", "lse_merges", "lse_has_its_dtype", "gradients_have_input_dtypes",
+                                 "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
 """Relations that only problems of attention itself have."""
 
 OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
@@ -111,13 +131,13 @@ OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
 INSIDE = frozenset({"weights", "logits"})
 """Observables read through the values: a layer's projections are in the way."""
 
-PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths"})
+PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths", "one_at_a_time"})
 """Transforms that take a problem apart: they are the last of a run."""
 
-PARTED: Mapping[object, str] = {"batch": "B", "heads": "H", "queries": "T"}
+PARTED: Mapping[object, str] = {"batch": "B", "heads": "H", "queries": "T", "tokens": "T"}
 """By what `along` says, the axis along which it is taken apart."""
 
 WORDS: Mapping[str, Words] = {
-    "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS},
+    "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS, **ROTARY_TRANSFORMS},
     "relation": RELATIONS,
 }

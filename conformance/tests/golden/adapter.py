@@ -14,17 +14,19 @@ import click
 import numpy as np
 from attnspec.cli.group import attnspec
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import is_own, own_ids, own_subject
 from attnspec.numerics.expectation import EVERYTHING, Expectation, expect, expect_layer
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.rotary import expect_rotary
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import GENERIC_KINDS
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
@@ -193,10 +195,12 @@ class Case:
                     (allowances if _is_allowance(name) else truths)[f"{run} {at} {name}"] = array
         return truths, allowances
 
-    def _expect(self, problem: Problem | LayerProblem) -> Iterable[tuple[str, object]]:
+    def _expect(self, problem: Problem | LayerProblem | RotaryProblem) -> Iterable[tuple[str, object]]:
         assert self._scene is not None
         typical = {"typical"} if self._check.domain.kind in GENERIC_KINDS else set()
-        if isinstance(problem, LayerProblem):
+        if isinstance(problem, RotaryProblem):
+            found = expect_rotary(problem, self._evaluator.precision, conventions=self._evaluator.conventions)
+        elif isinstance(problem, LayerProblem):
             found = expect_layer(problem, self._evaluator.precision, conventions=self._evaluator.conventions)
         else:
             found = expect(problem, self._evaluator.precision, conventions=self._evaluator.conventions,
@@ -245,7 +249,7 @@ def _is_allowance(name: str) -> bool:
     return "allowance" in name or name.startswith("typical")
 
 
-def _fields(problem: Problem | LayerProblem) -> Iterator[tuple[str, object]]:
+def _fields(problem: Problem | LayerProblem | RotaryProblem) -> Iterator[tuple[str, object]]:
     """What a problem holds, by the keyword's name; keywords that are not in use are left out."""
     for field in fields(problem):
         value = getattr(problem, field.name)
@@ -259,7 +263,7 @@ def _fields(problem: Problem | LayerProblem) -> Iterator[tuple[str, object]]:
 
 def problem_of(recipe: str, dtype: str) -> Problem:
     """The problem of a recipe, put to no subject."""
-    found = _evaluator("numpy/attention", dtype).problem(replace(Recipe.parse(recipe), drawn={}), is_layer=False)
+    found = _evaluator("numpy/attention", dtype).problem(replace(Recipe.parse(recipe), drawn={}), Kind.ATTENTION)
     assert isinstance(found, Problem)
     return found
 

@@ -61,6 +61,10 @@ PUTS = (
     Put("numpy/packed", "packed.*"),
     Put("numpy/paged", "paged.*"),
     Put("numpy/invariant", "invariance.*"),
+    Put("numpy/rotary", "rotary.*"),
+    Put("numpy/training", "gradients.*"),
+    Put("sound/backward_recomputed", "gradients.of_sinks"),
+    Put("sound/backward_recomputed", "gradients.key_lengths"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
 

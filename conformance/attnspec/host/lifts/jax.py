@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,8 @@ class Lift(plain.Lift):
             raise LookupError(", ".join(sorted(there)))
         self._place = there[device] if device else None
         self.device = device or _kinds(jax.devices()[0])[0]
+        self._programs: Dict[Any, Tuple[Any, Any]] = {}  # with the function, so that no other has its id
+        self._inlined: Set[int] = set()
 
     def around(self, dtype: str) -> Any:
         """x64 is on for float64 and off for the rest. JAX's caches keep the two apart."""
@@ -87,8 +90,33 @@ class Lift(plain.Lift):
         output, pulled = _hurried()(both)(*inputs)
         return output, [np.asarray(each).astype(np.float64) for each in pulled]
 
+    def differentiated(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+                       wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+        """By `jax.vjp`, in the shapes of the arguments, as (B,H,T,D), in one compiled program.
+
+        A function that asks for compiler options of its own cannot stand inside another one's jit: only then jit within
+        is left out, with which loops are.
+        """
+        given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
+        arrays = {name: value for name, value in given.items() if isinstance(value, jax.Array)}
+        rest = {name: value for name, value in given.items() if name not in arrays}
+        key = (id(function), tuple(wrt), tuple(arrays), repr(sorted(rest.items())))
+        if key not in self._programs:
+            self._programs[key] = function, _pulled(function, rest, wrt, id(function) in self._inlined)
+        try:
+            found: Tuple[Any, List[Any]] = self._programs[key][1](arrays)
+        except ValueError as nested:
+            if "compiler_options" not in str(nested) or id(function) in self._inlined:
+                raise
+            self._inlined.add(id(function))
+            del self._programs[key]
+            return self.differentiated(function, inputs, keywords, wrt)
+        return found
+
     def forget(self) -> None:
         """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
+        self._programs.clear()
+        self._inlined.clear()
         jax.clear_caches()
 
 
@@ -120,6 +148,24 @@ def _all() -> List[Any]:
         return found if any(each.platform == "cpu" for each in found) else found + list(jax.devices("cpu"))
     except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
         return found
+
+
+def _pulled(function: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str], is_inlined: bool) -> Any:
+    """A program from arrays, any shape, by name to output and gradients."""
+    def both(arrays: Dict[str, Any]) -> Any:
+        with jax.disable_jit() if is_inlined else contextlib.nullcontext():
+            output, pull = jax.vjp(partial(_of, function, {**arrays, **rest}, wrt), *(arrays[name] for name in wrt))
+            return output, list(pull(arrays[plain.GRAD].astype(output.dtype)))
+
+    return _hurried()(both)
+
+
+def _of(function: Callable[..., Any], given: Mapping[str, Any], wrt: Sequence[str], *leaves: Any) -> Any:
+    """What the function makes of arguments, arrays of any shape among them, of which some are the leaves."""
+    every = {**given, **dict(zip(wrt, leaves))}
+    del every[plain.GRAD]
+    inputs = [every.pop(name) for name in plain.INPUTS]
+    return function(*inputs, **every)
 
 
 _made: List[Any] = []

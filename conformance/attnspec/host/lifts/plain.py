@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..frames import Entries
 from . import torch_tensors
 
+INPUTS = ("query", "key", "value")
+GRAD = "grad_output"
 _NAMES = {np.dtype(name): name for name in ("float64", "float32", "float16")}  # NumPy puts a name together each time
 
 
@@ -55,6 +57,14 @@ class Lift:
         one) that are True in rows (T,) with respect to each input, as (B,H,T,D); None where there is no gradient.
         """
         return function(*inputs), None
+
+    def differentiated(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+                       wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+        """The output, and the gradients with respect to these arguments, query, key, value or keywords, in their
+        shapes, as (B,H,T,D), where that of the output is the keyword `grad_output`; None where there are none.
+        """
+        keywords = {name: value for name, value in keywords.items() if name != GRAD}
+        return function(*inputs, **keywords), None
 
     def give_back(self, value: Any, entries: Entries) -> None:
         """Write what the call left of a framework's array, any shape, into the one that it was made of, where the two

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -87,6 +87,23 @@ class Lift(plain.Lift):
         chosen[..., torch.from_numpy(rows).to(output.device), :] = 1
         found = torch.autograd.grad(output, leaves, chosen, allow_unused=True)
         return output.detach(), [_float64(each, leaf) for each, leaf in zip(found, leaves)]
+
+    def differentiated(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+                       wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+        """By `torch.autograd.grad`, in the shapes of the arguments, (B,H,T,D) of the query; zeros with respect to one
+        that the output does not depend on.
+        """
+        given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
+        grad = given.pop(plain.GRAD)
+        leaves = {name: given[name].detach().requires_grad_() for name in wrt}
+        given.update(leaves)
+        inputs = [given.pop(name) for name in plain.INPUTS]
+        output = function(*inputs, **given)
+        if not isinstance(output, torch.Tensor) or not output.requires_grad:
+            return output, None
+        found = torch.autograd.grad(output, list(leaves.values()), grad.to(output.dtype), allow_unused=True)
+        return output.detach(), [torch.zeros_like(leaf) if each is None else each
+                                 for each, leaf in zip(found, leaves.values())]
 
 
 def placed(tensor: Any, device: str) -> Any:

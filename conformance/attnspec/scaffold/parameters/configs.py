@@ -15,7 +15,7 @@ from attnspec.scaffold.probe_problems import CROSS
 from attnspec.scaffold.there import There
 
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
-    kind: {**SIZES[kind], "dropout": "0.0", "biases": "True", "length": "T", "place": "0"} for kind in Kind}
+    kind: {**SIZES[kind], "dropout": "0.0", "biases": "True", "length": "T", "place": "0"} for kind in SIZES}
 """What a field is set to, by what it means."""
 _NUMBERS: Mapping[str, int] = {"M": CROSS.H * CROSS.D, "heads": CROSS.H, "H": CROSS.H, "Hkv": CROSS.H, "D": CROSS.D,
                                "Dv": CROSS.D, "T": CROSS.T}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from attnspec.core.keywords import KEYWORDS
+from attnspec.core.rotary import ROTARY
 from attnspec.scaffold.form import VOCABULARIES, Form
 
 _STANDARD: Mapping[str, str] = {
@@ -17,8 +18,8 @@ _OTHERS: Mapping[str, str] = {
     "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx", "keras": "import keras",
     "nn": "from torch import nn"}
 _OURS = frozenset({
-    "attend", "query", "key", "value", *KEYWORDS, "layer", "output", "answer", "config", "Tensor", "Array", "np",
-    "torch", "jax", "jnp", "PARTS"})
+    "attend", "rotate", "x", "query", "key", "value", *KEYWORDS, *ROTARY, "layer", "output", "answer", "config",
+    "Tensor", "Array", "np", "torch", "jax", "jnp", "PARTS"})
 
 
 def alias(form: Form) -> str:

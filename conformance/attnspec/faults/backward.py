@@ -1,0 +1,323 @@
+"""One staged backward pass. A fault edits what one stage of it makes; a sound formulation takes another way through it.
+
+Half dtypes and float32 are computed in float32, float64 in float64; by default every gradient is rounded once. Axes:
+query (B,H,T,D), key (B,H,S,D) and value (B,H,S,Dv) with one head for each query head, grad (B,H,T,Dv). Where there are
+sinks, one more key stands behind the others, of zeros, whose logit is the sink.
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from attnspec.faults import staged as forward
+from attnspec.faults.serving import slope
+from attnspec.faults.work import HandedOver, wide_dtype
+from attnspec.problems.problem import Array
+
+Stored = Literal["logits", "weights", "kept", "products", "grads", "scaled", "group", "partial"]
+"""What may be rounded to the dtype of the inputs on the way: logits, P before its product with the output's gradient,
+P as it meets dP, dP, dS, the scaled dS, a head's dK and dV, partial sums.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a backward pass is computed. delta: the sum of P·dP, or of dO times the output as it was returned (`output`)
+    or before it was rounded (`wide_output`).  is_recomputed: P is exp(logit - logsumexp), by 2^x where `base_two`.
+    block: terms that are summed at once; 0: all.  scaling: what is multiplied by the scale.  is_apart: dS is
+    P·dP - P·delta.  is_reversed: sums run from last to first.
+    """
+
+    stored: frozenset[Stored] = frozenset()
+    delta: Literal["products", "output", "wide_output"] = "wide_output"
+    is_recomputed: bool = True
+    block: int = 0
+    scaling: Literal["logit", "query", "both"] = "logit"
+    is_float64: bool = False
+    is_apart: bool = False
+    is_reversed: bool = False
+    base_two: bool = False
+    uses_einsum: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """A call taken in. added (B,H,T,S): what is added to the logits; visible (B,H,T,S); factor: the scale.  keys: how
+    many there are without a sink.  kv_heads: how many heads keys and values had.
+    """
+
+    call: HandedOver
+    query: Array
+    key: Array
+    value: Array
+    grad: Array
+    added: Array | None
+    visible: Array
+    factor: float
+    keys: int
+    kv_heads: int
+
+    @property
+    def wide(self) -> np.dtype[Any]:
+        """What is computed in."""
+        return self.query.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What is known so far. (B,H,T,S): capped and logits, exponentials, weights, products, scores (dS), dots (dX),
+    slope; (B,H,T,1): total, lse, delta; (B,H,T,Dv): output, returned.
+    """
+
+    taken: Taken
+    way: Way
+    capped: Array
+    logits: Array
+    exponentials: Array
+    total: Array
+    weights: Array
+    lse: Array
+    output: Array
+    returned: Array
+    products: Array = field(default_factory=lambda: np.zeros(0))
+    delta: Array = field(default_factory=lambda: np.zeros(0))
+    scores: Array = field(default_factory=lambda: np.zeros(0))
+    slope: Array = field(default_factory=lambda: np.zeros(0))
+
+    def but(self, **changes: Any) -> Known:  # noqa: ANN401  (the fields have types of their own)
+        """The same with some fields replaced."""
+        return replace(self, **changes)
+
+    def kept(self, what: Stored, array: Array) -> Array:
+        """An array of any shape, rounded to the dtype of the inputs where the way says so."""
+        return array.astype(self.taken.call.query.dtype).astype(array.dtype) if what in self.way.stored else array
+
+
+Spot = Literal["lse", "weights", "value_weights", "grad", "value_grad", "products", "delta", "wide_scores", "scores",
+               "slope", "query_dots", "key_dots", "query_scale", "key_scale", "query_keys", "key_queries",
+               "query_result", "key_result", "value_result", "key_sum", "value_sum", "full_bias", "bias_sum",
+               "sinks_sum"]
+Edit = Callable[[Array, Known], Array]
+Edits = Mapping[Spot, Edit]
+Reread = Callable[[HandedOver], HandedOver]
+
+
+class AttendBackward(Protocol):
+    """The contract of a backward pass."""
+
+    def __call__(self, query: Array, key: Array, value: Array, grad_output: Array,
+                 **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), the output's gradient (B,H,T,Dv) -> gradients by the
+        names of the inputs, each in its input's shape and dtype.
+        """
+
+
+def backward(call: HandedOver, grad: Array, way: Way = Way(), edits: Edits | None = None,
+             reread: Reread | None = None) -> dict[str, Array]:
+    """The gradients of a call where the output's is grad (B,H,T,Dv). reread: the call as the backward pass has it."""
+    edits = edits or {}
+    with np.errstate(all="ignore"):
+        known = _forward(take(call, grad, way), way)
+        if way.is_recomputed:
+            known = _again(known, edits, reread)
+        known = known.but(weights=_edited("weights", known.weights, known, edits))
+        wide = _edited("grad", known.taken.grad, known, edits)
+        known = known.but(taken=replace(known.taken, grad=wide))
+        return _results(_with_scores(known, edits), edits)
+
+
+def take(call: HandedOver, grad: Array, way: Way) -> Taken:
+    """The call and the output's gradient (B,H,T,Dv) in the dtype of the computation."""
+    work = forward.prepare(call)
+    wide = np.dtype(np.float64) if way.is_float64 else wide_dtype(call.query.dtype)
+    query, key, value = (np.asarray(array).astype(wide) for array in (work.query, work.key, work.value))
+    added = slope(forward.add_bias(np.zeros(work.shape, wide), work), work)
+    has_added = call.bias is not None or call.alibi_slopes is not None
+    visible = work.visible & _within(call, work.shape)
+    taken = Taken(call, query, key, value, np.asarray(grad).astype(wide), np.where(visible, added, 0).astype(wide)
+                  if has_added else None, visible, forward.scale(work), key.shape[2], np.shape(call.key)[1])
+    return taken if call.sinks is None else _with_sink(taken, call.sinks)
+
+
+def _within(call: HandedOver, shape: tuple[int, ...]) -> Array:
+    """(B,1,T,1): the queries that each batch entry has; shape: (B,H,T,S)."""
+    if call.query_lengths is None:
+        return np.ones((1, 1, 1, 1), bool)
+    return np.arange(shape[2])[:, None] < call.query_lengths[:, None, None, None]
+
+
+def _with_sink(taken: Taken, sinks: Array) -> Taken:
+    """The same with one more key; sinks (H,)."""
+    B, H, T, S = taken.visible.shape
+    added = np.zeros((B, H, T, S + 1), taken.wide)
+    added[..., :S] = 0 if taken.added is None else taken.added
+    added[..., S] = np.where(np.isneginf(sinks), 0, sinks)[:, None]
+    shown = np.broadcast_to(~np.isneginf(sinks)[:, None, None], (B, H, T, 1)) & _within(taken.call, (B, H, T, S))
+    longer = [np.pad(array, [(0, 0), (0, 0), (0, 1), (0, 0)]) for array in (taken.key, taken.value)]
+    return replace(taken, key=longer[0], value=longer[1], added=added,
+                   visible=np.concatenate([taken.visible, shown], axis=-1))
+
+
+def _forward(taken: Taken, way: Way) -> Known:
+    """The forward pass, with all that the backward pass may keep of it."""
+    none = np.zeros(0, taken.wide)
+    known = Known(taken, way, none, none, none, none, none, none, none, none)
+    known = _with_logits(known)
+    top = np.where(taken.visible, known.logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    top = np.where(np.isneginf(top), 0, top).astype(taken.wide)
+    exponentials = np.where(taken.visible, np.exp(known.logits - top), 0).astype(taken.wide)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    total = np.where(total == 0, 1, total).astype(taken.wide)
+    weights = exponentials / total
+    output = _product(known, known.kept("weights", weights), _clean(taken.value), None)
+    returned = output.astype(taken.call.query.dtype).astype(taken.wide)
+    return known.but(exponentials=exponentials, total=total, weights=weights, lse=top + np.log(total), output=output,
+                     returned=returned)
+
+
+def _clean(array: Array) -> Array:
+    """Of any shape, 0 in the place of what is not finite."""
+    return np.where(np.isfinite(array), array, 0)
+
+
+def _with_logits(known: Known) -> Known:
+    """With capped and added logits."""
+    taken, a = known.taken, known.taken.wide.type(known.taken.factor)
+    root = np.sqrt(np.abs(a))
+    left, right, after = {"logit": (taken.query, taken.key, a), "query": (taken.query * a, taken.key, 1),
+                          "both": (taken.query * root * np.sign(a), taken.key * root, 1)}[known.way.scaling]
+    capped = known.kept("logits", known.kept("logits", left @ _clean(right).swapaxes(-1, -2)) * taken.wide.type(after))
+    if taken.call.softcap is not None:
+        cap = taken.wide.type(taken.call.softcap)
+        capped = known.kept("logits", known.kept("logits", np.tanh(known.kept("logits", capped / cap))) * cap)
+    return known.but(capped=capped,
+                     logits=capped if taken.added is None else known.kept("logits", capped + taken.added))
+
+
+def _again(known: Known, edits: Edits, reread: Reread | None) -> Known:
+    """With weights that are formed anew of logits and log-sum-exp."""
+    lse = _edited("lse", known.lse, known, edits)
+    taken = known.taken
+    if reread is not None:
+        read = take(reread(taken.call), taken.grad, known.way)
+        taken = replace(read, call=replace(read.call, bias=taken.call.bias), grad=taken.grad)
+    known = _with_logits(known.but(taken=taken, lse=lse))
+    base = taken.wide.type(np.log2(np.e) if known.way.base_two else 1)
+    power = np.exp2 if known.way.base_two else np.exp
+    shown = taken.visible & (known.exponentials > 0).any(axis=-1, keepdims=True)
+    return known.but(weights=np.where(shown, power(known.logits * base - lse * base), 0).astype(taken.wide))
+
+
+def _with_scores(known: Known, edits: Edits) -> Known:
+    """With dP, delta and dS."""
+    taken = known.taken
+    products = known.kept("products", taken.grad @ _clean(taken.value).swapaxes(-1, -2))
+    known = known.but(products=_edited("products", products, known, edits))
+    kept = known.kept("kept", known.weights)
+    sums = {"products": lambda: kept * known.products, "output": lambda: taken.grad * known.returned,
+            "wide_output": lambda: taken.grad * known.output}[known.way.delta]()
+    known = known.but(delta=_edited("delta", sums.sum(axis=-1, keepdims=True), known, edits).astype(taken.wide))
+    scores = (kept * known.products - kept * known.delta if known.way.is_apart else
+              kept * (known.products - known.delta))
+    scores = known.kept("grads", _edited("wide_scores", scores, known, edits).astype(taken.wide))
+    return known.but(scores=_edited("scores", scores, known, edits).astype(taken.wide))
+
+
+def _dots(known: Known, edits: Edits) -> tuple[Array, Known]:
+    """DX (B,H,T,S), behind the softcap."""
+    taken = known.taken
+    if taken.call.softcap is None:
+        return known.scores, known
+    slope = 1 - (known.capped / taken.wide.type(taken.call.softcap)) ** 2
+    known = known.but(slope=_edited("slope", slope, known, edits).astype(taken.wide))
+    return known.kept("grads", known.scores * known.slope), known
+
+
+def _results(known: Known, edits: Edits) -> dict[str, Array]:
+    """The gradients, in the shapes and dtypes of the inputs."""
+    dots, known = _dots(known, edits)
+    taken, io = known.taken, known.taken.call.query.dtype
+    results = {**_of_dots(known, edits, dots), "value": _of_value(known, edits)}
+    scores = _edited("full_bias", known.scores[..., :taken.keys], known, edits)
+    if taken.call.bias is not None:
+        results["bias"] = _edited("bias_sum", _unbroadcast(scores, np.shape(taken.call.bias)), known, edits)
+    if taken.call.sinks is not None:
+        results["sinks"] = _edited("sinks_sum", known.scores[..., taken.keys].sum(axis=(0, 2)), known, edits)
+    dtypes = {} if taken.call.sinks is None else {"sinks": taken.call.sinks.dtype}
+    return {name: np.ascontiguousarray(array).astype(dtypes.get(name, io)) for name, array in results.items()}
+
+
+def _of_dots(known: Known, edits: Edits, dots: Array) -> dict[str, Array]:
+    """The gradients of query (B,H,T,D) and key (B,Hkv,S,D), given dX (B,H,T,S)."""
+    taken, a = known.taken, np.asarray(known.taken.factor, known.taken.wide)
+    left, right = (_edited(spot, dots, known, edits) for spot in ("query_dots", "key_dots"))
+    of_query, of_key = (taken.wide.type(_edited(spot, a, known, edits)) for spot in ("query_scale", "key_scale"))
+    if "scaled" in known.way.stored:
+        left, right = known.kept("scaled", left * of_query), known.kept("scaled", right * of_key)
+        of_query = of_key = taken.wide.type(1)
+    keys = _clean(_edited("query_keys", taken.key, known, edits))
+    query = _edited("query_result", _product(known, left, keys) * of_query, known, edits)
+    queries = _edited("key_queries", taken.query, known, edits)
+    key = _product(known, right[..., :taken.keys].swapaxes(-1, -2), queries) * of_key
+    key = _edited("key_result", known.kept("group", key), known, edits)
+    known = known.but(products=key)
+    return {"query": query, "key": _edited("key_sum", fold(key, taken.kv_heads), known, edits)}
+
+
+def _of_value(known: Known, edits: Edits) -> Array:
+    """The gradient of the value (B,Hkv,S,Dv)."""
+    weights = _edited("value_weights", known.kept("weights", known.weights), known, edits)
+    grad = _edited("value_grad", known.taken.grad, known, edits)
+    value = _product(known, weights[..., :known.taken.keys].swapaxes(-1, -2), grad)
+    value = _edited("value_result", known.kept("group", value), known, edits)
+    return _edited("value_sum", fold(value, known.taken.kv_heads), known.but(products=value), edits)
+
+
+def _edited(spot: Spot, array: Array, known: Known, edits: Edits) -> Array:
+    """An array of any shape as the stage leaves it."""
+    return np.asarray(edits[spot](array, known)) if spot in edits else array
+
+
+def _product(known: Known, one: Array, other: Array, stored: Stored | None = "partial") -> Array:
+    """(B,H,T,S), (B,H,S,D) -> (B,H,T,D): block by block, in the order that the way has."""
+    if known.way.uses_einsum:
+        return np.einsum("bhij,bhjk->bhik", one, other)
+    length = one.shape[-1]
+    step = known.way.block or max(1, length)
+    total = np.zeros((*one.shape[:-1], other.shape[-1]), one.dtype)
+    for start in (reversed if known.way.is_reversed else iter)(range(0, length, step)):
+        total = total + one[..., start:start + step] @ other[..., start:start + step, :]
+        total = known.kept(stored, total) if stored else total
+    return total
+
+
+def fold(array: Array, kv_heads: int) -> Array:
+    """(B,H,S,·) -> (B,Hkv,S,·): the sum over the query heads of each group."""
+    B, H, *rest = array.shape
+    return array.reshape(B, kv_heads, H // kv_heads, *rest).sum(axis=2)
+
+
+def _unbroadcast(array: Array, shape: tuple[int, ...]) -> Array:
+    """(B,H,T,S) summed to a shape that broadcasts to it; any shape."""
+    full = (1,) * (array.ndim - len(shape)) + shape
+    axes = tuple(axis for axis, length in enumerate(full) if length == 1 < array.shape[axis])
+    return array.sum(axis=axes, keepdims=True).reshape(shape)
+
+
+def as_backward(way: Way = Way(), edits: Edits | None = None,
+                reread: Reread | None = None) -> AttendBackward:
+    """A backward pass that takes every keyword."""
+
+    def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
+                        **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
+        return backward(HandedOver(query, key, value, **keywords), grad_output, way, edits, reread)
+
+    return attend_backward

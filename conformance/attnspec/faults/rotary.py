@@ -1,0 +1,266 @@
+"""Rotary embeddings whose pairs, places, frequencies or angles are wrong."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.core.declaration import Limits, within_form
+from attnspec.core.nouns import DType, Kind
+from attnspec.core.rotary import DEFAULT_BASE
+from attnspec.faults import rotary_work as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.rotary_work import Rotate, Rotation, halves_of, staged_rotation
+from attnspec.problems.problem import Array
+
+_LIMITS = within_form(Limits())
+CACHED = 2048
+"""How many places a cache has that is as long as models once were trained for."""
+
+LONGEST = 32_768
+"""What 16 bits with a sign can count to."""
+
+
+def _angle_in(half: np.dtype[np.generic]) -> Callable[[Rotation, Array, Array], Array]:
+    """Angles (B,T,R) whose places, frequencies and products are stored in a half dtype."""
+    def angles(work: Rotation, places: Array, frequency: Array) -> Array:
+        """(B,T,R)."""
+        return (places.astype(half)[..., None] * frequency.astype(half)).astype(work.real)
+    return angles
+
+
+def _frequency_in_half(work: Rotation) -> Array:
+    """(R,): the frequencies, stored in bfloat16 as a buffer of a model that was cast to it."""
+    return sound.frequency(work).astype(ml_dtypes.bfloat16).astype(work.real)
+
+
+def _by(exponent: Callable[[Rotation], Array]) -> Callable[[Rotation], Array]:
+    """A `frequency` stage with other exponents of the base, (R,)."""
+    return lambda work: work.real(work.base) ** -exponent(work).astype(work.real)
+
+
+def _pair_index(work: Rotation) -> Array:
+    """(R,): 0 … R-1."""
+    return np.arange(work.width // 2)
+
+
+def _places(change: Callable[[Array], Array]) -> Callable[[Rotation], Array]:
+    """A `places` stage with other places (B,T) than those that were handed over."""
+    return lambda work: np.broadcast_to(change(work.positions), work.positions.shape).astype(work.real)
+
+
+def _sixteen_bits(positions: Array) -> Array:
+    """(B,T): the places as a signed number of 16 bits has them."""
+    return (positions + LONGEST) % (2 * LONGEST) - LONGEST
+
+
+def _everything(work: Rotation) -> Rotation:
+    """All features are turned."""
+    return replace(work, width=work.x.shape[-1])
+
+
+def _last(work: Rotation) -> tuple[slice, slice]:
+    """The last features of each token instead of the first."""
+    start = work.x.shape[-1] - work.width
+    first, second = sound.paired(work)
+    return _moved(first, start), _moved(second, start)
+
+
+def _moved(at: slice, by: int) -> slice:
+    return slice((at.start or 0) + by, at.stop + by, at.step)
+
+
+def _turned_back(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
+    """Both features of each pair (B,H,T,R), turned the other way by its angle (B,1,T,R)."""
+    return sound.turn(first, second, -angle)
+
+
+def _one_sign(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
+    """Both features (B,H,T,R); the sign of the second one is lost. angle (B,1,T,R)."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    return first * cos + second * sin, second * cos + first * sin
+
+
+def _cosine_only(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
+    """Both features (B,H,T,R) times the cosine of the angle (B,1,T,R)."""
+    return first * np.cos(angle), second * np.cos(angle)
+
+
+def _in_place(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
+    """Both features (B,H,T,R), the second one made of the first as it is already turned. angle (B,1,T,R)."""
+    turned = first * np.cos(angle) - second * np.sin(angle)
+    return turned, second * np.cos(angle) + turned * np.sin(angle)
+
+
+def _first_head_of_one(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
+    """Both features of each pair (B,H,T,R); of a single token those of the first head and batch entry alone.
+    angle (B,1,T,R).
+    """
+    turned = sound.turn(first, second, angle)
+    if first.shape[2] > 1:
+        return turned
+    is_first = np.arange(first.shape[0] * first.shape[1]).reshape(*first.shape[:2], 1, 1) == 0
+    return np.where(is_first, turned[0], first), np.where(is_first, turned[1], second)
+
+
+def _product_in_tf32(work: Rotation, places: Array, frequency: Array) -> Array:
+    """(B,T,R): places (B,T) and frequencies (R,) with the ten bits that a tensor core keeps."""
+    return sound.angles(work, _tf32(places), _tf32(frequency))
+
+
+def _tf32(array: Array) -> Array:
+    """An array of any shape, cut off to ten bits beside the leading one."""
+    mantissa, exponent = np.frexp(array)
+    return np.ldexp(np.trunc(mantissa * 2**11) / 2**11, exponent).astype(array.dtype)
+
+
+def _rest_dropped() -> Rotate:
+    """The features that are not turned come back as zeros."""
+    whole = staged_rotation()()
+
+    def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
+               interleaved: bool = False) -> Array:
+        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
+        output = whole(x, positions, base=base, rotary_width=rotary_width, interleaved=interleaved)
+        output[..., x.shape[-1] if rotary_width is None else rotary_width:] = 0
+        return output
+    return rotate
+
+
+def _head_by_head(work: Rotation, places: Array, frequency: Array) -> Array:
+    """(B,T,R): the angle of a token is that of the token before it where there are several heads."""
+    angle = sound.angles(work, places, frequency)
+    return np.roll(angle, 1, axis=1) if work.x.shape[1] > 1 else angle
+
+
+def _in_buffer() -> Rotate:
+    """Its input is turned in place, and returned."""
+    whole = staged_rotation()()
+
+    def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
+               interleaved: bool = False) -> Array:
+        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
+        x[...] = whole(x, positions, base=base, rotary_width=rotary_width, interleaved=interleaved)
+        return x
+    return rotate
+
+
+def _widened() -> Rotate:
+    """The answer has the dtype of cos and sin, and not that of x."""
+    whole = staged_rotation()()
+
+    def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
+               interleaved: bool = False) -> Array:
+        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
+        output = whole(x, positions, base=base, rotary_width=rotary_width, interleaved=interleaved)
+        return output.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    return rotate
+
+
+def _fault(name: str, story: str, reach: str, make: Callable[[], Rotate], link: str = "", *,
+           equivalents: Mapping[DType, str] | None = None) -> Fault:
+    return Fault(name, Stage.ROTARY, story, reach, make, link, kind=Kind.ROTARY, limits=_LIMITS,
+                 equivalents=equivalents or {})
+
+
+_SOME = "positions other than 0"
+_G, _HF = "https://github.com/", "https://github.com/huggingface/transformers/"
+_IS_RIGHT = "the output has the dtype of the input"
+
+FAULTS = (
+    _fault("rotary_pairs_swapped", "Neighbours are turned for halves, and halves for neighbours.", "more than one pair",
+           staged_rotation(paired=lambda work: halves_of(work.width, interleaved=not work.interleaved)),
+           f"{_G}tenstorrent/tt-metal/issues/26844"),
+    _fault("rotary_interleaved_ignored", "The halves are turned whatever is asked for.", "interleaved pairs",
+           staged_rotation(paired=lambda work: halves_of(work.width, interleaved=False)),
+           f"{_G}PaddlePaddle/PaddleFleet/pull/678"),
+    _fault("rotary_halves_of_all", "Halves of all features are paired, though only some are turned.",
+           "a rotary width below D", staged_rotation(paired=lambda work: (
+               halves_of(work.width, interleaved=True) if work.interleaved else
+               (slice(work.width // 2), slice(work.x.shape[-1] // 2, work.x.shape[-1] // 2 + work.width // 2)))),
+           f"{_G}pie-project/pie/issues/602"),
+    _fault("rotary_sign_flipped", "Pairs are turned the other way.", _SOME, staged_rotation(turn=_turned_back)),
+    _fault("rotary_one_sign_lost", "The second half is not negated before it is multiplied by the sine.", _SOME,
+           staged_rotation(turn=_one_sign)),
+    _fault("rotary_without_sine", "Only the product with the cosine is there.", _SOME,
+           staged_rotation(turn=_cosine_only)),
+    _fault("rotary_turned_in_place", "The second feature is made of the first one as it is already turned.", _SOME,
+           staged_rotation(turn=_in_place)),
+    _fault("rotary_positions_ignored", "Tokens are counted from 0, whatever positions are handed over.",
+           "positions that do not count from 0",
+           staged_rotation(places=_places(lambda positions: np.arange(positions.shape[1]))),
+           f"{_G}NVIDIA/Megatron-LM/issues/453"),
+    _fault("rotary_positions_of_first_entry", "All batch entries have the positions of the first.",
+           "batch entries with positions of their own",
+           staged_rotation(places=_places(lambda positions: positions[:1])),
+           f"{_G}unslothai/unsloth/pull/3795"),
+    _fault("rotary_positions_of_next_entry", "Each batch entry has the positions of the next.",
+           "batch entries with positions of their own",
+           staged_rotation(places=_places(lambda positions: np.roll(positions, -1, axis=0)))),
+    _fault("rotary_positions_run_on", "Tokens are counted on from one batch entry to the next.", "a second batch entry",
+           staged_rotation(places=_places(
+               lambda positions: positions + np.arange(len(positions))[:, None] * positions.shape[1])),
+           f"{_G}turboderp/exllama/pull/101"),
+    _fault("rotary_positions_from_first", "Only the first position is read, and counted on from.",
+           "positions that do not count on", staged_rotation(places=_places(
+               lambda positions: positions[:, :1] + np.arange(positions.shape[1]))),
+           f"{_G}NVIDIA-NeMo/Automodel/pull/2377"),
+    _fault("rotary_positions_from_one", "Tokens are counted from 1.", "any position",
+           staged_rotation(places=_places(lambda positions: positions + 1))),
+    _fault("rotary_cache_clamped", "Places beyond a cached table of 2,048 are those at its end.",
+           "positions from 2,048 on",
+           staged_rotation(places=_places(lambda positions: np.minimum(positions, CACHED - 1))),
+           f"{_G}pegainfer-project/pegainfer/issues/220"),
+    _fault("rotary_cache_wraps", "Places beyond a cached table of 2,048 begin at 0 again.",
+           "positions from 2,048 on", staged_rotation(places=_places(lambda positions: positions % CACHED))),
+    _fault("rotary_positions_in_16_bits", "Positions are kept in a signed number of 16 bits.",
+           "positions from 32,768 on", staged_rotation(places=_places(_sixteen_bits))),
+    _fault("rotary_base_ignored", "The base is 10000, whatever is handed over.", "another base",
+           staged_rotation(take=lambda work: replace(work, base=DEFAULT_BASE)),
+           f"{_G}huggingface/candle/pull/3746"),
+    _fault("rotary_base_off", "The base is a tenth of what it should be.", _SOME,
+           staged_rotation(take=lambda work: replace(work, base=work.base / 10))),
+    _fault("rotary_frequency_of_pair", "The exponent is i/r and not 2i/r.", "more than one pair",
+           staged_rotation(frequency=_by(lambda work: _pair_index(work) / work.width))),
+    _fault("rotary_frequency_of_width", "The exponent is 2i/D though only r features are turned.",
+           "a rotary width below D, more than one pair",
+           staged_rotation(frequency=_by(lambda work: 2 * _pair_index(work) / work.x.shape[-1])),
+           f"{_G}pie-project/pie/pull/603"),
+    _fault("rotary_frequency_from_one", "The pairs are counted from 1.", _SOME,
+           staged_rotation(frequency=_by(lambda work: 2 * (_pair_index(work) + 1) / work.width))),
+    _fault("rotary_frequency_to_the_end", "The frequencies are spread so that the last one is 1/base.",
+           "more than one pair", staged_rotation(frequency=_by(
+               lambda work: np.linspace(0, 1, work.width // 2)))),
+    _fault("rotary_frequency_reversed", "The slowest pair comes first.", "more than one pair",
+           staged_rotation(frequency=lambda work: sound.frequency(work)[::-1])),
+    _fault("rotary_frequency_in_bfloat16", "The frequencies are a buffer that was cast to bfloat16 with the model.",
+           "large positions", staged_rotation(frequency=_frequency_in_half), f"{_G}sgl-project/sglang-jax/issues/1472"),
+    _fault("rotary_angle_in_bfloat16", "Positions and angles are in bfloat16.", "positions above 256",
+           staged_rotation(angles=_angle_in(np.dtype(ml_dtypes.bfloat16))), f"{_HF}pull/29285"),
+    _fault("rotary_angle_in_float16", "Positions and angles are in float16.", "large positions",
+           staged_rotation(angles=_angle_in(np.dtype(np.float16)))),
+    _fault("rotary_positions_in_bfloat16", "The positions are cast to bfloat16, like the model.", "positions above 256",
+           staged_rotation(places=lambda work: work.positions.astype(ml_dtypes.bfloat16).astype(work.real)),
+           f"{_G}nkalyanv99/UNI-D2/pull/6"),
+    _fault("rotary_positions_in_tf32", "The angles are a matrix product, whose inputs are cut off to TF32.",
+           "positions from 2,049 on", staged_rotation(angles=_product_in_tf32), f"{_HF}issues/48428"),
+    _fault("rotary_first_head_only_for_one_token", "Of a single token only the first head is turned.",
+           "T = 1, several heads", staged_rotation(turn=_first_head_of_one), f"{_G}oxiglade/mlx-rs/issues/359"),
+    _fault("rotary_width_ignored", "All features are turned.", "a rotary width below D",
+           staged_rotation(take=_everything)),
+    _fault("rotary_last_turned", "The last features are turned instead of the first.", "a rotary width below D",
+           staged_rotation(paired=_last)),
+    _fault("rotary_rest_dropped", "Features that are not turned come back as zeros.", "a rotary width below D",
+           _rest_dropped),
+    _fault("rotary_of_token_before", "The table is read one token back where there are several heads.",
+           "several heads, several tokens", staged_rotation(angles=_head_by_head)),
+    _fault("rotary_overwrites_input", "The input is turned in place.", _SOME, _in_buffer),
+    _fault("rotary_output_widened", "The answer has the dtype of cos and sin.", "half dtypes", _widened,
+           equivalents={DType.FLOAT64: _IS_RIGHT, DType.FLOAT32: _IS_RIGHT}),
+)

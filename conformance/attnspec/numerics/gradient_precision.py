@@ -1,0 +1,155 @@
+"""Where a backward pass rounds, besides where the forward pass does: what is declared, and the same in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from attnspec.core.errors import ManifestError, quoted
+from attnspec.core.nouns import DType
+from attnspec.numerics.precision import Precision, is_half, unit
+from attnspec.numerics.roundings import Roundings, roundings
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardPrecision:
+    """The rounding points of a backward pass. All count roundings to the dtype of the inputs, unless they are flags.
+
+    weights: of P before its product with the output's gradient.  kept: of P as it meets dP - delta.  products: of dP.
+    logits: of dS, and of what is behind a softcap once more.  group: of a head's dK and dV before those of its group
+    are summed.  bias: of dBias before it is summed along the axes along which the bias is broadcast.  results: of each
+    gradient (where the scale is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
+    returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta comes from the output,
+    or from a P that was divided by its own sum.  partial: after so many terms a partial sum of a gradient is stored in
+    the dtype; 0 means never.  reason: where this is documented, or how it was established.
+    """
+
+    weights: int = 1
+    kept: int = 0
+    products: int = 1
+    logits: int = 1
+    group: int = 1
+    bias: int = 1
+    results: int = 1
+    is_of_returned: bool = True
+    is_recomputed: bool = True
+    is_normalised: bool = True
+    partial: int = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        told = [f"{word} {getattr(self, word)}" for word in BACKWARD_WORDS
+                if word != "reason" and getattr(self, word) != getattr(_PLAIN, word)]
+        return ", ".join(told)
+
+
+_PLAIN = BackwardPrecision()
+BACKWARD_WORDS = tuple(each.name for each in fields(BackwardPrecision))
+_COUNTS = ("weights", "kept", "products", "logits", "group", "bias", "results")
+_MOST = 64
+_FUSED = replace(_PLAIN, products=0)
+_WIDE = replace(_FUSED, weights=0, logits=0, group=0, is_of_returned=False)
+_EAGER = replace(_PLAIN, kept=1, logits=2, results=2)
+_OF_GRADES: Mapping[str, BackwardPrecision] = {"G0": _WIDE, "G1": _FUSED, "G2": _FUSED, "G3": _EAGER, "G4": _EAGER}
+
+
+def backward_assumed(precision: Precision) -> BackwardPrecision:
+    """The class of a backward pass of which nothing is declared but where its forward pass rounds."""
+    return _OF_GRADES[precision.grade] if is_half(precision.dtype) else _PLAIN
+
+
+def backward_precision_of(declared: Mapping[str, object] | None, precision: Precision) -> BackwardPrecision:
+    """The class that a manifest declares for the backward pass of a forward pass of this class.
+
+    Raises ManifestError for an unknown word or value, and where a class looser than the assumed one gives no reason.
+    """
+    assumed = backward_assumed(precision)
+    for word in declared or {}:
+        if word not in BACKWARD_WORDS:
+            raise ManifestError.unknown("word of a backward precision class", word, BACKWARD_WORDS)
+    changes = {word: _value(word, given) for word, given in (declared or {}).items()}
+    found = replace(assumed, **changes)  # type: ignore[arg-type]  # checked by _value
+    looser = [word for word in BACKWARD_WORDS if word != "reason" and _is_looser(word, found, assumed)]
+    if looser and not found.reason:
+        raise ManifestError(f"this backward precision class for {precision.dtype.value} is looser than the assumed one "
+                            f"({', '.join(looser)}); give a reason: where the library documents it, or how it was "
+                            "established.")
+    return found
+
+
+def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> bool:
+    mine, theirs = getattr(one, word), getattr(other, word)
+    if word == "is_normalised":
+        return not mine and theirs
+    if word == "partial":
+        return bool(mine) and (not theirs or mine < theirs)
+    return bool(mine > theirs)
+
+
+def _value(word: str, given: object) -> object:
+    if word == "reason":
+        return str(given)
+    if word not in _COUNTS and word != "partial":
+        if not isinstance(given, bool):
+            raise ManifestError(f"{word!r} in a backward precision class must be true or false, not {quoted(given)}.")
+        return given
+    most = _MOST if word in _COUNTS else 2**30
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= most:
+        raise ManifestError(f"{word!r} in a backward precision class must be a whole number from 0 to {most}, not "
+                            f"{quoted(given)}.")
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardRoundings:
+    """A backward class as plain numbers.
+
+    Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind together); of_output:
+    of the output of which delta is formed; one: a single rounding to the dtype of the inputs; capped: of all that is
+    stored behind a softcap; scale: of a scale on both sides, query and key.
+    Absolute: lost, what one underflow in the dtype of the inputs loses; lost_logits, what dS loses.
+    largest, largest_sum: what the dtype and the accumulator can hold.
+    """
+
+    forward: Roundings
+    precision: BackwardPrecision
+    weights: float
+    kept: float
+    products: float
+    logits: float
+    group: float
+    bias: float
+    results: float
+    of_output: float
+    one: float
+    capped: float
+    scale: float
+    lost: float
+    largest: float
+
+    @property
+    def lost_logits(self) -> float:
+        """What storing dS loses below the normal range."""
+        return 3 * self.forward.lost_product + self.precision.logits * self.lost
+
+
+_SCALINGS = 8
+"""Roundings of a scale that is split between query and key: root, reciprocal, root, and the products."""
+
+
+def backward_roundings(precision: Precision, backward: BackwardPrecision) -> BackwardRoundings:
+    """The numbers of a class, of inputs of the dtype of the forward class."""
+    io, r = unit(precision.dtype), roundings(precision)
+    counts = {word: _compound(io.roundoff, getattr(backward, word)) for word in _COUNTS}
+    flushes = precision.flushes_subnormals and precision.dtype is not DType.FLOAT16
+    of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
+    capped = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
+    scale = _compound(r.accumulate, _SCALINGS) + r.scale + r.prescale + r.scale * r.prescale
+    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, capped=capped,
+                             scale=scale, lost=io.normal if flushes else io.underflow, largest=io.largest)
+
+
+def _compound(roundoff: float, times: int) -> float:
+    return float(np.expm1(times * np.log1p(roundoff)))

@@ -1,0 +1,139 @@
+"""The sums that gradients are, put together block by block: their truth, and what errors of terms and sums come to.
+
+Keys and values sum over all queries of all heads that share them, so that no block knows their gradient alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from attnspec.numerics.blocks import Place
+from attnspec.numerics.gradient_precision import BackwardRoundings
+from attnspec.problems.problem import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradient:
+    """With respect to one input, in its shape: the truth, how far an honest one may be from it, and where that counts.
+
+    truth: float64, long double for a float64 subject.  allowance: float64.  claimed: bool.
+    """
+
+    truth: Array
+    allowance: Array
+    claimed: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """Sums on their way, each array but number in the shape of the input, such as (B,Hkv,S,D).
+
+    errors: what the errors of the terms come to, one array a class.  sizes: the terms with their errors, unscaled.
+    number, of a shape that broadcasts: how many terms there are.  lost: bool, what hangs on something unclaimed.
+    """
+
+    truth: Array
+    errors: tuple[Array, ...]
+    sizes: tuple[Array, ...]
+    number: Array
+    lost: Array = field(repr=False)
+
+    @staticmethod
+    def of(shape: tuple[int, ...], counted: tuple[int, ...], real: np.dtype[np.floating], classes: int) -> Sums:
+        """Nothing yet; any shape, and that of what counts the terms."""
+        errors, sizes = (tuple(np.zeros(shape) for _ in range(classes)) for _ in range(2))
+        return Sums(np.zeros(shape, real), errors, sizes, np.zeros(counted), np.zeros(counted, bool))
+
+
+@dataclass(frozen=True, slots=True)
+class Summing:
+    """How a sum is formed. scale: what its terms are multiplied by at the end.  extra: relative, what that adds.
+    length: of the axes along which it runs.  heads: how many share the input.  is_of_bias: whether it is summed as the
+    gradient of a bias is, from terms that are stored.  is_wide: whether it is stored no more coarsely than it is
+    computed, unless all such terms are.
+    """
+
+    scale: float = 1.0
+    extra: float = 0.0
+    length: int = 1
+    heads: int = 1
+    is_of_bias: bool = False
+    is_wide: bool = False
+
+
+def finished(sums: Sums, how: Summing, classes: tuple[BackwardRoundings, ...]) -> Gradient:
+    """The gradient that the sums come to: what errs adds up, and what overflows is not claimed."""
+    parts = [_allowance(sums, how, b, error, size)
+             for b, error, size in zip(classes, sums.errors, sums.sizes, strict=True)]
+    allowance = np.asarray(sum(parts))
+    largest = sums.sizes[0] * max(1.0, how.scale)
+    fits = (largest <= classes[0].largest / 2) & (largest <= classes[0].forward.largest_sum / 2)
+    claimed = fits & np.isfinite(allowance) & np.isfinite(sums.truth) & ~np.broadcast_to(sums.lost, sums.truth.shape)
+    return Gradient(sums.truth, allowance, np.asarray(claimed))
+
+
+def _allowance(sums: Sums, how: Summing, b: BackwardRoundings, error: Array, size: Array) -> Array:
+    """In the shape of the input, such as (B,Hkv,S,D): with errors of the terms and their sizes so far."""
+    b, number, size = _as_stored(b, how), sums.number, how.scale * size
+    error = error + (_of_bias(number, b) if how.is_of_bias else _of_sum(number, how, b)) * size
+    if how.heads > 1:
+        error = error * (1 + b.group) + b.group * size
+    error = error + b.results * (np.abs(sums.truth.astype(np.float64)) + error) + _underflow(number, how, b)
+    return np.asarray(np.where(number > 0, error, 0.0))
+
+
+def _as_stored(b: BackwardRoundings, how: Summing) -> BackwardRoundings:
+    """The class, with what is stored wide where the input is."""
+    if not how.is_wide or b.precision.logits:
+        return b
+    return replace(b, bias=0.0, results=b.forward.lse, lost=b.forward.lost_product)
+
+
+def _of_sum(number: Array, how: Summing, b: BackwardRoundings) -> Array:
+    """Relative, in the shape of the number of terms (any shape): of a sum in any order, scaled, stored on its way."""
+    stored = np.expm1(_stored(number, how, b) * np.log1p(b.one))
+    return np.asarray((1 + number * b.forward.accumulate) * (1 + how.extra) * (1 + stored) - 1)
+
+
+def _of_bias(number: Array, b: BackwardRoundings) -> Array:
+    """The same, any shape, of the gradient of a bias, whose terms are stored before more than one of them is summed."""
+    step = max(b.forward.accumulate, b.forward.softmax)
+    return np.asarray((number > 1) * (number * step * (1 + b.bias) + b.bias))
+
+
+def _stored(number: Array, how: Summing, b: BackwardRoundings) -> Array:
+    """How many partial sums are stored, in the shape of the number of terms (any shape)."""
+    if not b.precision.partial:
+        return np.zeros(())
+    return np.asarray(np.minimum(number, -(-how.length // b.precision.partial)))
+
+
+def _underflow(number: Array, how: Summing, b: BackwardRoundings) -> Array:
+    """Absolute, in the shape of the number of terms (any shape): what storage and products lose."""
+    if how.is_of_bias:
+        return np.asarray((b.precision.results + b.precision.bias * number) * b.lost)
+    grown = max(1.0, how.scale)
+    stored = (b.precision.results + b.precision.group) * how.heads * grown + _stored(number, how, b) * grown
+    return np.asarray(stored * b.lost + (2 * number + 2) * b.forward.lost_product * grown)
+
+
+def add_heads(sums: Array, part: Array, batch: slice, owners: Array) -> None:
+    """Add (B,H,…) of some batch entries and heads to (B,Hkv,…), each head to the one that it shares; owners (H,)."""
+    for at, owner in enumerate(owners):
+        sums[batch, owner] += part[:, at]
+
+
+def mark_heads(lost: Array, part: Array, batch: slice, owners: Array) -> None:
+    """The same of what is lost, (B,H) to (B,Hkv,…)."""
+    for at, owner in enumerate(owners):
+        lost[batch, owner] |= part[:, at].reshape(-1, *(1 for _ in lost.shape[2:]))
+
+
+def reduced(part: Array, place: Place, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], Array]:
+    """Where the sum of a block (B,H,T,S) belongs in an array of this shape, which broadcasts to that; and the sum."""
+    axes = tuple(axis for axis, length in enumerate(shape) if length == 1 < part.shape[axis])
+    spots = tuple(slice(None) if length == 1 else where
+                  for length, where in zip(shape, (*place, slice(None)), strict=True))
+    return spots, np.asarray(part.sum(axis=axes, keepdims=True))

@@ -1,0 +1,73 @@
+"""The gradients of attention by their closed form, computed wider than any subject computes them.
+
+With P the weights of a row, O its output, dO the gradient of that output and a the scale:
+
+    dP = dO·Vᵀ    delta = dO·O    dS = P (dP - delta)    dX = w dS    w = 1 - tanh²(x/c) under a softcap c, else 1
+    dV = Pᵀ·dO    dQ = a·dX·K     dK = a·dXᵀ·Q           dBias = dS, summed along the axes that the bias has not
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.numerics.operands import Operands
+from attnspec.numerics.reference import Truth
+from attnspec.problems.problem import Array
+
+FLAT = 300.0  # beyond so many caps the slope of a softcap is below 1e-260
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differentials:
+    """What stands between a row's output and its inputs, of one block; 0 where a key is hidden.
+
+    (B,H,T,S): weights P; products dP; apart = dP - delta; logits dS; dots dX, behind a softcap; slope, the cap's.
+    delta (B,H,T,1).  grad (B,H,T,Dv): the output's gradient.
+    """
+
+    weights: Array
+    products: Array
+    apart: Array
+    logits: Array
+    dots: Array
+    slope: Array
+    delta: Array
+    grad: Array
+
+    def narrow(self) -> Differentials:
+        """The same in float64, which is enough to bound an error by."""
+        return Differentials(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
+
+
+def differentiate(operands: Operands, truth: Truth, grad: Array) -> Differentials:
+    """Of one block, in the arithmetic of the truth; grad: the output's gradient (B,H,T,Dv). Rows that see no key have
+    zeros throughout.
+    """
+    real, seen = truth.output.dtype, operands.seen()
+    grad = grad.astype(real)
+    weights = np.where(seen, truth.weights, 0) / np.where(truth.total == 0, 1, truth.total)[..., None]
+    products = times(grad, operands.value.swapaxes(-1, -2))
+    delta = (grad * truth.output).sum(axis=-1, keepdims=True)
+    apart = np.where(seen, products - delta, 0)
+    logits, slope = weights * apart, slope_of(operands, truth)
+    return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad)
+
+
+def slope_of(operands: Operands, truth: Truth) -> Array:
+    """(B,H,T,S): the derivative of c·tanh(x/c), 1/cosh²(x/c), at the scaled dot products; 1 without a softcap."""
+    if operands.softcap is None:
+        return np.ones_like(truth.dots)
+    real = truth.dots.dtype.type
+    size = np.minimum(np.abs(truth.dots * real(operands.scale)) / real(operands.softcap), FLAT)
+    return np.asarray(1 / np.cosh(size) ** 2)
+
+
+def times(one: Array, other: Array) -> Array:
+    """(B,H,T,·), (B,H,·,S) -> (B,H,T,S): a product in the arithmetic of the first. Long double has no BLAS; there
+    einsum is the faster loop.
+    """
+    if one.dtype == np.float64:
+        return np.asarray(one @ other)
+    return np.asarray(np.einsum("bhtd,bhds->bhts", one, np.ascontiguousarray(other, dtype=one.dtype)))

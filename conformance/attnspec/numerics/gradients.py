@@ -1,0 +1,237 @@
+"""The gradients of a problem by definition, and how far from them rounding may take an honest backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnspec.core.cache_keywords import CACHED
+from attnspec.core.nouns import DType
+from attnspec.numerics.blocks import Block, blocks
+from attnspec.numerics.bound import in_domain, weight_error
+from attnspec.numerics.gradient_errors import PairErrors, Pass, pair_errors
+from attnspec.numerics.gradient_precision import BackwardPrecision, BackwardRoundings, backward_roundings
+from attnspec.numerics.gradient_precision import backward_assumed as assumed_of
+from attnspec.numerics.gradient_sums import (
+    Gradient,
+    Summing,
+    Sums,
+    add_heads,
+    finished,
+    mark_heads,
+    reduced,
+)
+from attnspec.numerics.gradient_truth import Differentials, differentiate, times
+from attnspec.numerics.lengths import queries_within
+from attnspec.numerics.operands import key_heads
+from attnspec.numerics.precision import Precision, assumed
+from attnspec.numerics.reference import attend, is_wider, wide_float
+from attnspec.problems.problem import HELD, Array, Problem
+
+__all__ = ["DIFFERENTIATED", "Gradient", "expect_gradients"]
+
+BIAS, SINKS = "bias", "sinks"
+DIFFERENTIATED = ("query", *HELD, *CACHED, BIAS, SINKS)
+"""The inputs with respect to which there are gradients."""
+
+
+def expect_gradients(
+    problem: Problem, grad: Array, precision: Precision, backward: BackwardPrecision, *,
+    conventions: Mapping[str, str], scale_width: int | None = None, settled: Array | None = None,
+) -> Mapping[str, Gradient]:
+    """By name of the input, its gradient, where the output's is `grad` (B,H,T,Dv).
+
+    settled: (B,T) bool, where a row that sees no key contributes nothing, as its output is zeros; None: everywhere.
+    Of a row that is unsettled, or out of the domain of the bounds, nothing is claimed, nor of any key of its heads.
+    The other arguments are those of `expect`.
+    """
+    classes = [backward_roundings(precision, backward)]
+    if not is_wider(precision.dtype):
+        own = assumed(DType.FLOAT64)
+        classes.append(backward_roundings(own, assumed_of(own)))
+    with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
+        way = _Way(problem, grad, tuple(classes), key_heads(problem, conventions),
+                   np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
+                   _nothing(problem, len(classes)))
+        scale = max((_walk(way, block) for block in blocks(problem, conventions, scale_width)), default=1.0)
+        return _with_past(problem, _finished(way, scale))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """A problem, the output's gradient, the classes that err, and the sums so far, by name of the input."""
+
+    problem: Problem
+    grad: Array
+    classes: tuple[BackwardRoundings, ...]
+    key_heads: Array | None
+    settled: Array
+    sums: Mapping[str, Sums]
+
+    def owners(self, heads: slice) -> Array:
+        """(H,): the key/value head of each of these query heads."""
+        every = np.arange(self.problem.sizes.H) if self.key_heads is None else self.key_heads
+        return np.asarray(every[heads])
+
+
+def _nothing(problem: Problem, classes: int) -> Mapping[str, Sums]:
+    """No sums yet."""
+    n, real = problem.sizes, np.dtype(wide_float(problem.dtype))
+    keys = {"key": (n.B, n.Hkv, n.S, n.D), "value": (n.B, n.Hkv, n.S, n.Dv)}
+    sums = {"query": Sums.of((n.B, n.H, n.T, n.D), (n.B, n.H, n.T, 1), real, classes),
+            **{name: Sums.of(shape, (*shape[:3], 1), real, classes) for name, shape in keys.items()}}
+    if problem.bias is not None:
+        shape = (1,) * (4 - problem.bias.ndim) + problem.bias.shape
+        sums[BIAS] = Sums.of(shape, shape, real, classes)
+    if problem.sinks is not None:
+        sums[SINKS] = Sums.of((1, n.H, 1, 1), (1, n.H, 1, 1), real, classes)
+    return sums
+
+
+def _walk(way: _Way, block: Block) -> float:
+    """Add what a block contributes; returns the size of the scale."""
+    block = _without_absent(way, block)
+    operands, place = block.operands, block.place
+    truth = attend(operands, wide_float(way.problem.dtype))
+    found = differentiate(operands, truth, way.grad[place])
+    narrow, seen = truth.narrow(), operands.seen()
+    passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward), seen)
+              for b in way.classes]
+    pairs = [pair_errors(each) for each in passes]
+    _add_terms(way, block, found, way.problem.sizes.S)
+    for at, (each, errors) in enumerate(zip(passes, pairs, strict=True)):
+        _add_errors(way, block, each, errors, at)
+    _count(way, block, ~_claimed(way, block, passes[0], pairs[0]))
+    return abs(float(operands.scale))
+
+
+def _without_absent(way: _Way, block: Block) -> Block:
+    """A block whose rows beyond the number of queries see nothing, not even a sink."""
+    if way.problem.query_lengths is None:
+        return block
+    batch, _, queries = block.place
+    within = queries_within(way.problem)[batch, None, queries]
+    visible = block.operands.seen() & within[..., None]
+    return replace(block, operands=replace(block.operands, visible=visible, counts=visible.sum(axis=-1, dtype=float)))
+
+
+def _add_terms(way: _Way, block: Block, found: Differentials, keys: int) -> None:
+    """The truth's share of a block; keys: how many there are without a sink."""
+    operands, sums, owners = block.operands, way.sums, way.owners(block.place[1])
+    real = found.dots.dtype.type
+    a, batch = real(operands.scale), block.place[0]
+    sums["query"].truth[block.place] = times(found.dots, operands.key) * a
+    turned = found.dots[..., :keys].swapaxes(-1, -2)
+    add_heads(sums["key"].truth, times(turned, operands.query) * a, batch, owners)
+    weights = found.weights[..., :keys].swapaxes(-1, -2)
+    add_heads(sums["value"].truth, times(weights, found.grad), batch, owners)
+    for name, part in _of_logits(way, found.logits, keys):
+        spots, total = reduced(part, block.place, sums[name].truth.shape)
+        sums[name].truth[spots] += total
+
+
+def _of_logits(way: _Way, logits: Array, keys: int) -> list[tuple[str, Array]]:
+    """By input that is added to the logits, the share (B,H,T,·) of an array (B,H,T,S) that is of it."""
+    parts = {BIAS: logits[..., :keys], SINKS: logits[..., keys:]}
+    return [(name, part) for name, part in parts.items() if name in way.sums]
+
+
+def _add_errors(way: _Way, block: Block, each: Pass, errors: PairErrors, at: int) -> None:
+    """The errors' share of a block in one class, whose index is `at`."""
+    operands, found, b, keys = block.operands, each.found, each.roundings, way.problem.sizes.S
+    a = abs(float(operands.scale))
+    low = np.where(each.seen, max(1.0, a) * (b.lost_logits + b.forward.lost_product), 0.0)
+    dots, sizes = a * errors.dots + low, np.abs(found.dots) + errors.dots
+    _add(way, "query", block, at, (dots @ operands.sizes.key, sizes @ operands.sizes.key))
+    turned = (array[..., :keys].swapaxes(-1, -2) @ operands.sizes.query for array in (dots, sizes))
+    _add(way, "key", block, at, tuple(turned))
+    weights = errors.weights, found.weights + errors.weights
+    turned = (array[..., :keys].swapaxes(-1, -2) @ np.abs(found.grad) for array in weights)
+    _add(way, "value", block, at, tuple(turned))
+    terms = _of_logits(way, errors.logits, keys), _of_logits(way, np.abs(found.logits) + errors.logits, keys)
+    for (name, error), (_, size) in zip(*terms, strict=True):
+        sums = way.sums[name]
+        for whole, part in ((sums.errors[at], error), (sums.sizes[at], size)):
+            spots, total = reduced(part, block.place, whole.shape)
+            whole[spots] += total
+
+
+def _add(way: _Way, name: str, block: Block, at: int, parts: tuple[Array, ...]) -> None:
+    """Errors and sizes (B,H,T,D) or (B,H,S,·) of a block, in the class whose index is `at`."""
+    sums = way.sums[name]
+    for whole, part in zip((sums.errors[at], sums.sizes[at]), parts, strict=True):
+        if name == "query":
+            whole[block.place] = part
+        else:
+            add_heads(whole, part, block.place[0], way.owners(block.place[1]))
+
+
+def _count(way: _Way, block: Block, lost: Array) -> None:
+    """How many terms each sum has from a block, and what hangs on rows (B,H,T) that are lost."""
+    seen, keys, owners = block.operands.seen(), way.problem.sizes.S, way.owners(block.place[1])
+    batch = block.place[0]
+    way.sums["query"].number[block.place] = block.operands.counts[..., None]
+    way.sums["query"].lost[block.place] |= lost[..., None]
+    for name in HELD:
+        add_heads(way.sums[name].number, seen[..., :keys].sum(axis=-2)[..., None], batch, owners)
+        mark_heads(way.sums[name].lost, np.asarray(lost.any(axis=-1)), batch, owners)
+    every = np.broadcast_to(lost[..., None], seen.shape)
+    for (name, part), (_, rows) in zip(_of_logits(way, seen, keys), _of_logits(way, every, keys), strict=True):
+        spots, total = reduced(part.astype(float), block.place, way.sums[name].number.shape)
+        way.sums[name].number[spots] += total
+        way.sums[name].lost[spots] |= reduced(rows.astype(float), block.place, way.sums[name].lost.shape)[1] > 0
+
+
+def _claimed(way: _Way, block: Block, each: Pass, errors: PairErrors) -> Array:
+    """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored. Those of
+    hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
+    """
+    operands, b = block.operands, each.roundings
+    reach = np.abs(each.found.grad) @ operands.held.value.swapaxes(-1, -2)
+    fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _room(b, b.precision.products))
+    fits = fits & (each.largest(np.abs(each.found.logits))[..., 0] <= _room(b, b.precision.logits))
+    finite = np.isfinite(errors.dots).all(axis=-1) & np.isfinite(errors.weights).all(axis=-1)
+    judged = in_domain(operands, each.truth, b.forward, each.errors) & finite
+    empty = np.broadcast_to(way.settled[block.place[0], None, _rows(way, block.place[2])], judged.shape)
+    return np.asarray(np.where(operands.counts == 0, empty, judged) & fits)
+
+
+def _room(b: BackwardRoundings, roundings: int) -> float:
+    """How large what is stored so often may be."""
+    return b.largest / 2 if roundings else b.forward.largest_sum / 2
+
+
+def _rows(way: _Way, queries: slice) -> slice:
+    """The queries of a block, where rows are told apart."""
+    return queries if way.settled.shape[1] > 1 else slice(None)
+
+
+def _finished(way: _Way, scale: float) -> dict[str, Gradient]:
+    """The gradients by name."""
+    n, b = way.problem.sizes, way.classes
+    group, extra = n.H // n.Hkv, max(each.scale for each in b)
+    shared = Summing(length=n.T * group, heads=group)
+    ways = {"query": Summing(scale, extra, n.S), "key": replace(shared, scale=scale, extra=extra), "value": shared,
+            BIAS: Summing(is_of_bias=True), SINKS: Summing(is_of_bias=True, is_wide=True)}
+    found = {name: finished(sums, ways[name], b) for name, sums in way.sums.items()}
+    shapes = {BIAS: way.problem.bias, SINKS: way.problem.sinks}
+    return {name: each if (array := shapes.get(name)) is None else _shaped(each, array.shape)
+            for name, each in found.items()}
+
+
+def _shaped(gradient: Gradient, shape: tuple[int, ...]) -> Gradient:
+    return Gradient(*(np.asarray(each).reshape(shape)
+                      for each in (gradient.truth, gradient.allowance, gradient.claimed)))
+
+
+def _with_past(problem: Problem, found: dict[str, Gradient]) -> Mapping[str, Gradient]:
+    """Of keys and values the first are past ones, where there are any."""
+    if not problem.has_past:
+        return found
+    past = problem.past
+    parts = {name: [Gradient(each.truth[:, :, some], each.allowance[:, :, some], each.claimed[:, :, some])
+                    for some in (slice(None, past), slice(past, None))] for name, each in found.items() if name in HELD}
+    earlier = {name: parts[held][0] for name, held in zip(CACHED, HELD, strict=True)}
+    return {**found, **{name: part[1] for name, part in parts.items()}, **earlier}

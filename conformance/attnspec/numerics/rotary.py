@@ -1,0 +1,167 @@
+"""What an honest rotary embedding answers, and how far rounding may take it: docs/numerics.md derives each line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.core.nouns import DType
+from attnspec.core.rotary import DEFAULT_BASE
+from attnspec.numerics.expectation import NOTHING, Expectation
+from attnspec.numerics.precision import Precision, Unit, assumed, unit
+from attnspec.numerics.reference import is_wider, wide_float
+from attnspec.problems.problem import Array
+from attnspec.problems.rotary import RotaryProblem
+
+LOG_ULPS = EXP_ULPS = 3.0  # OpenCL's bounds, the standard that those of pow, cos and sin are from
+PAIRS = "rotary_pairs"
+INTERLEAVED = "interleaved"
+
+
+def is_interleaved(problem: RotaryProblem, conventions: Mapping[str, str]) -> bool:
+    """Whether features 2i and 2i+1 are a pair: where the flag says so, or who has no flag does it by convention."""
+    return problem.interleaved or conventions.get(PAIRS) == INTERLEAVED
+
+
+def pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, Array]:
+    """The first and the second feature of each pair, both (…,R), of an array (…,D) of which r are turned."""
+    if interleaved:
+        return array[..., 0:width:2], array[..., 1:width:2]
+    return array[..., : width // 2], array[..., width // 2 : width]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """A rotation, in the arithmetic of the truth. angle (B,1,T,R); first, second: the features of the pairs
+    (B,H,T,R).
+    """
+
+    angle: Array
+    first: Array
+    second: Array
+
+    @property
+    def turned(self) -> tuple[Array, Array]:
+        """The pairs turned by their angles: both (B,H,T,R)."""
+        c, s = np.cos(self.angle), np.sin(self.angle)
+        return self.first * c - self.second * s, self.second * c + self.first * s
+
+    @property
+    def radius(self) -> Array:
+        """(B,H,T,R): the norms of the pairs."""
+        return np.asarray(np.hypot(self.first, self.second))
+
+
+def turn_of(problem: RotaryProblem, conventions: Mapping[str, str], real: type[np.floating]) -> Turn:
+    """The rotation that a problem asks for, by its definition."""
+    width = problem.width
+    exponent = np.arange(0, width, 2).astype(real) / real(width)
+    frequency = real(problem.base or DEFAULT_BASE) ** -exponent
+    angle = problem.positions.astype(real)[:, None, :, None] * frequency
+    return Turn(angle, *pairs(problem.x.astype(real), width, interleaved=is_interleaved(problem, conventions)))
+
+
+def frequency_error(base: float, width: int, precision: Precision) -> Array:
+    """(R,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm, whichever is worse.
+
+    The first one has none: at the exponent 0 both are exactly 1.
+    """
+    u = unit(precision.angle).roundoff
+    exponent, log = np.arange(0, width, 2) / width, np.log(base)
+    by_pow = np.exp(exponent * u * (log + 1)) * (1 + 2 * precision.pow_ulps * u) * (1 + u) - 1
+    argument = exponent * (log * ((1 + u) ** 2 * (1 + 2 * LOG_ULPS * u) - 1) + u)
+    by_exp = np.exp(argument) * (1 + 2 * EXP_ULPS * u) - 1
+    return np.where(exponent == 0, 0.0, np.maximum(by_pow, by_exp))
+
+
+def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> Array:
+    """(B,1,T,R): how far a computed angle may lie from that of the definition; 0 at position 0, and of the first pair
+    wherever the position itself is exact.
+    """
+    of = unit(precision.angle)
+    places = problem.positions[:, None, :, None].astype(np.float64)
+    converted = np.where(np.abs(places) > 1 / of.roundoff, of.roundoff, 0.0)  # smaller ones are exact
+    relative = 1 + frequency_error(problem.base or DEFAULT_BASE, problem.width, precision)
+    product = np.where(relative == 1, 0.0, of.roundoff)  # times 1 is exact
+    grown = relative * (1 + converted) * (1 + product) - 1
+    error = np.abs(angle) * grown + (np.abs(places) + 1) * of.underflow
+    return np.asarray(np.where(places == 0, 0.0, error))
+
+
+def output_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Array, Array]:
+    """How far the turned pairs may be off, both (B,H,T,R), where angles may be off by `off` (B,1,T,R)."""
+    moved = 2 * np.sin(np.minimum(off, np.pi) / 2)
+    size = (np.abs(function(turn.angle)) + moved for function in (np.cos, np.sin))
+    cos, sin = (np.minimum(1.0, each) for each in size)
+    first, second = np.abs(turn.first), np.abs(turn.second)
+    return tuple(_rounded(np.abs(out), moved * turn.radius, ((one, cos), (two, sin)), precision)  # type: ignore[return-value]
+                 for out, one, two in zip(turn.turned, (first, second), (second, first), strict=True))
+
+
+def _rounded(out: Array, error: Array, products: tuple[tuple[Array, Array], ...], precision: Precision) -> Array:
+    """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of two products of a
+    feature with a cosine or sine of this size: their functions, storage, products, sum, and what is returned.
+    """
+    table, kept, returned = unit(precision.angle), unit(precision.rotation), unit(precision.output)
+    function = 2 * precision.sincos_ulps * table.roundoff
+    for feature, size in products:
+        stored = function + kept.roundoff * (size + function) + kept.underflow
+        error = error + feature * stored + kept.roundoff * feature * (size + stored) + kept.underflow
+    error = error + kept.roundoff * (out + error) + kept.underflow
+    return np.asarray(error + returned.roundoff * (out + error) + returned.underflow)
+
+
+def norm_allowance(problem: RotaryProblem, precision: Precision, conventions: Mapping[str, str]) -> Array:
+    """(B,H,T,R): how far the norm of a turned pair may lie from that of the pair: whatever the angle, cos² + sin² is
+    1, so that of the angle's error nothing is left.
+    """
+    turn = turn_of(problem, conventions, np.float64)
+    first, second = np.abs(turn.first), np.abs(turn.second)
+    one = np.ones(())
+    entries = (_rounded(turn.radius, np.zeros(()), ((a, one), (b, one)), precision)
+               for a, b in ((first, second), (second, first)))
+    return np.asarray(np.hypot(*entries)) * (1 + 2.0**-50) * _classes(problem.dtype)
+
+
+def _classes(dtype: DType) -> int:
+    """How many classes err: the truth of a float64 subject does as well, where long double is no wider."""
+    return 1 if is_wider(dtype) else 2
+
+
+def expect_rotary(problem: RotaryProblem, precision: Precision, *, conventions: Mapping[str, str]) -> Expectation:
+    """The truth and the allowance of a rotary embedding, both (B,H,T,D); what is not turned may not change."""
+    real = wide_float(problem.dtype)
+    with np.errstate(all="ignore"):  # what overflows is left out by `claimed`
+        turn = turn_of(problem, conventions, real)
+        narrow = Turn(*(np.asarray(each, np.float64) for each in (turn.angle, turn.first, turn.second)))
+        off = angle_error(problem, narrow.angle, precision)
+        slack = output_allowance(narrow, precision, off)
+        if not is_wider(problem.dtype):
+            own = assumed(DType.FLOAT64)
+            more = output_allowance(narrow, own, angle_error(problem, narrow.angle, own))
+            slack = slack[0] + more[0], slack[1] + more[1]
+    truth = _whole(problem, conventions, problem.x.astype(real), turn.turned)
+    allowance = _whole(problem, conventions, np.zeros(truth.shape), slack)
+    claimed = _is_claimed(problem, allowance, precision)
+    found: dict[str, Array] = {**NOTHING, "output": truth, "output_allowance": allowance, "claimed": claimed,
+                               "output_claimed": claimed, "empty": np.zeros_like(claimed)}
+    return Expectation(**found)  # type: ignore[arg-type]  # by name
+
+
+def _whole(problem: RotaryProblem, conventions: Mapping[str, str], whole: Array,
+           turned: tuple[Array, Array]) -> Array:
+    """An array (B,H,T,D) with these pairs (B,H,T,R) in the place of the features that are turned."""
+    for place, values in zip(pairs(whole, problem.width, interleaved=is_interleaved(problem, conventions)), turned,
+                             strict=True):
+        place[...] = values
+    return whole
+
+
+def _is_claimed(problem: RotaryProblem, allowance: Array, precision: Precision) -> Array:
+    """(B,H,T): rows that are finite, of which no sum can overflow."""
+    held: tuple[Unit, ...] = (unit(precision.rotation), unit(precision.output))
+    most = np.abs(problem.x.astype(np.float64)).max(axis=-1)
+    fits = 2 * most < min(each.largest for each in held)
+    return np.asarray(fits & np.isfinite(allowance).all(axis=-1))

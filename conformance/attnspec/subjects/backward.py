@@ -1,0 +1,99 @@
+"""A backward pass that stands beside a function: how it is called, and what the two are asked for together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import Parameter
+
+import numpy as np
+
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import TargetError
+from attnspec.core.forms import Form
+from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import Kind
+from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
+from attnspec.problems.problem import HELD, Array, Problem, numpy_dtype
+from attnspec.subjects.call import Call, of_input
+from attnspec.subjects.described import Described
+
+_FORM = "attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)"
+_GIVEN = ("query", *HELD, GRAD)
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardPass:
+    """name: of the function.  keywords: of attention, those that it takes, too.  wants: `output`, `lse`, as far as it
+    has parameters for them.
+    """
+
+    name: str
+    keywords: frozenset[str]
+    wants: frozenset[str] = frozenset()
+
+    def lacks(self, problem: Problem) -> str:
+        """Why it cannot be asked for gradients of a problem; empty if it can."""
+        needed = {name for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
+        missing = sorted(needed - self.keywords)
+        return f"{self.name} takes no {' and no '.join(missing)}" if missing else ""
+
+
+def backward_of(described: Described | None, name: str) -> BackwardPass | None:
+    """What is known of a function that stands beside another by the name of a backward pass; None where it is none: it
+    has no parameter `grad_output`. Raises TargetError with file and line where it cannot be called as one.
+    """
+    if described is None or GRAD not in {each.name for each in described.parameters or ()}:
+        return None
+    parameters = list(described.parameters or ())
+    inputs, rest = parameters[:len(_GIVEN)], [each for each in parameters[len(_GIVEN):] if each.kind not in _STARS]
+    if any(each.kind not in _POSITIONAL for each in inputs) or [each.name for each in inputs][-1] != GRAD:
+        raise TargetError(f"{name} takes ({', '.join(map(str, parameters))}); the first four should be query, key, "
+                          f"value and grad_output, given by position: {_FORM}.", where=described.where)
+    known = frozenset(each.name for each in rest)
+    needed = [each.name for each in rest if each.default is Parameter.empty]
+    if needed:
+        raise TargetError(f"{name} takes {' and '.join(map(repr, needed))} without a default, so it cannot be called "
+                          f"without. Give a default: {_FORM}.", where=described.where)
+    return BackwardPass(name, known & KEYWORDS.keys(), known & {OUTPUT, LSE})
+
+
+def can_differentiate(declaration: Declaration) -> bool:
+    """Whether a framework can be asked for gradients of functions that are declared so."""
+    return (bool(declaration.lift) and declaration.kind is Kind.ATTENTION and declaration.form is Form.DENSE)
+
+
+def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
+    """The names of the inputs with respect to which a problem has gradients."""
+    constant = {BIAS} if limits.constant_bias else set()
+    return tuple(name for name in DIFFERENTIATED if name not in constant and getattr(problem, name) is not None)
+
+
+def grad_given(problem: Problem, declaration: Declaration) -> Array:
+    """(B,H,T,Dv): the output's gradient as it is handed over, in the dtype that the output should have, as it lies."""
+    assert problem.grad_output is not None
+    return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
+
+
+def call_of_framework(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits) -> Call:
+    """A call that a framework differentiates: output and gradients come back; grad (B,H,T,Dv)."""
+    inputs, n = inputs_of(problem, limits), problem.sizes
+    arrays = {name: getattr(problem, name) for name in ("query", *HELD)}
+    shapes = ((n.B, n.H, n.T, n.Dv), *(np.shape(getattr(problem, name)) for name in inputs))
+    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
+
+
+def call_of_backward(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits,
+                     kept: Mapping[str, object]) -> Call:
+    """A call of the backward pass: gradients come back; grad (B,H,T,Dv). kept: what it wants of the forward pass."""
+    inputs = inputs_of(problem, limits)
+    arrays = {**{name: getattr(problem, name) for name in ("query", *HELD)}, GRAD: grad}
+    given = {name: value for name, value in keywords.items()
+             if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
+    shapes = tuple(np.shape(getattr(problem, name)) for name in inputs)
+    return Call(arrays, {**given, **kept}, problem.dtype, shapes, tuple(map(of_input, inputs)), inputs,
+                is_backward=True)

@@ -1,0 +1,54 @@
+"""How gradients are observed: those that come back beside an output whose gradient is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+from attnspec.numerics.expectation import Expectation
+from attnspec.problems.problem import Array
+from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
+
+GRADIENTS = "gradients"
+"""The part of an expectation that they are."""
+
+GradientOf = Literal["query_gradient", "key_gradient", "value_gradient", "bias_gradient", "sinks_gradient"]
+
+OF_INPUT: Mapping[GradientOf, tuple[str, tuple[str, ...]]] = {
+    "query_gradient": ("query", ("B", "H", "T", "D")), "key_gradient": ("key", ("B", "H", "S", "D")),
+    "value_gradient": ("value", ("B", "H", "S", "Dv")), "bias_gradient": ("bias", ("B", "H", "T", "S")),
+    "sinks_gradient": ("sinks", ("H",))}
+"""By observable, the input and its axes."""
+
+Arrays = tuple[list[Array], tuple[str, ...]]
+Definition = tuple[Array, Array, Array]
+
+
+def observer_of(name: GradientOf) -> Callable[[Scene, Posed[Any]], Arrays]:
+    """How the gradient with respect to an input is observed."""
+    return partial(_observe, name)
+
+
+def _observe(name: GradientOf, scene: Scene, posed: Posed[Any]) -> Arrays:
+    """The gradient of each part, in the shape of the input, as (B,H,T,D), and its axes."""
+    of, axes = OF_INPUT[name]
+    if any(getattr(part, of) is None for part in posed.parts):
+        raise NoClaim(f"there is no {of} to differentiate with respect to")
+    answers = scene.answers(posed)
+    if any(of not in answer.by_input for answer in answers):
+        raise OutsideLimits(f"a {of} is a constant to it, without a gradient")
+    arrays = [answer.by_input[of] for answer in answers]
+    return arrays, axes[len(axes) - arrays[0].ndim:]
+
+
+def definer_of(name: GradientOf) -> Callable[[Expectation, Scene], Definition]:
+    """What the definition says of it."""
+    return partial(_define, name)
+
+
+def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a look's)
+    """Truth, allowance and claim of the gradient, each in the shape of the input, as (B,H,T,D)."""
+    assert expected.gradients is not None
+    found = expected.gradients[OF_INPUT[name][0]]
+    return found.truth, found.allowance, found.claimed

@@ -1,0 +1,126 @@
+"""Words of `then` about rotary embeddings: what stays, whatever the angles, and how rotations go together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnspec.numerics.precision import unit
+from attnspec.numerics.rotary import is_interleaved, norm_allowance, pairs
+from attnspec.problems.problem import Array
+from attnspec.problems.rotary import RotaryProblem
+from attnspec.record.outcome import Measured
+from attnspec.vocabulary.measures import equal, keep, measure, of_run, seen_of
+from attnspec.vocabulary.observables import see
+from attnspec.vocabulary.scene import NoClaim, Scene, Seen, Side, working
+from attnspec.vocabulary.signature import ORIGINAL, RunName
+
+NAME = "rotated x"
+
+
+def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both exactly. Who declares
+    to turn features in a narrower format may have rounded them to it.
+    """
+    seen, problem = see(scene, run, "output"), scene.problem(run)
+    narrow = unit(scene.evaluator.precision.rotation).roundoff
+    if narrow <= unit(problem.dtype).roundoff:
+        return _same(scene, "leaves_input_as_it_is", run, seen.array, seen.claimed)
+    own = working(problem.x, scene.dtype)
+    slack = narrow * np.abs(own)
+    found = measure("leaves_input_as_it_is", seen.array, own, slack, seen.claimed,
+                    what="what is not turned should be returned, rounded to the format of the products")
+    return keep(scene, found, of_run("output", run, seen.array), Side("x", run, own), (slack, seen.claimed))
+
+
+def leaves_the_rest(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """Features beyond those that are turned are returned as they are, entry by entry."""
+    problem, seen = scene.problem(run), see(scene, run, "output")
+    beyond = np.arange(seen.array.shape[-1]) >= problem.width
+    if not beyond.any():
+        raise NoClaim("all features are turned")
+    return _same(scene, "leaves_the_rest", run, seen.array, seen.claimed & beyond)
+
+
+def _same(scene: Scene, relation: str, run: RunName, array: Array, claimed: Array) -> Measured:
+    """Whether an output (B,H,T,D) equals x where that is claimed."""
+    own = working(scene.problem(run).x, scene.dtype)
+    found = equal(relation, array, own, claimed, what="what is not turned should be returned as it is")
+    return keep(scene, found, of_run("output", run, array), Side("x", run, own), (0.0, claimed))
+
+
+def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """Every pair keeps its norm: whatever the angle, cos² + sin² is 1, so that no error of the angle counts."""
+    problem, seen = scene.problem(run), see(scene, run, "output")
+    norms = _norms(problem, seen.array, scene)
+    wanted = _norms(problem, working(problem.x, scene.dtype), scene)
+    slack = norm_allowance(problem, scene.evaluator.precision, scene.conventions)
+    claimed = np.broadcast_to(seen.claimed[..., :1], norms.shape)
+    found = measure("keeps_pair_norms", norms, wanted, slack, claimed, what="the norm of each pair should be kept")
+    name = "norm of each pair of"
+    return keep(scene, found, Side(f"{name} the {seen_of('output', run, norms).name}", run, norms),
+                Side(f"{name} x", run, wanted), (slack, claimed))
+
+
+def _norms(problem: RotaryProblem, array: Array, scene: Scene) -> Array:
+    """(B,H,T,R): the norms of the pairs of an array (B,H,T,D)."""
+    interleaved = is_interleaved(problem, scene.conventions)
+    return np.asarray(np.hypot(*pairs(array, problem.width, interleaved=interleaved)))
+
+
+def scores_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
+    """The dot products of every two tokens are the same in both runs, within what the rounding of each token allows."""
+    (one, of_one), (two, of_two) = (_scores(see(scene, run, "output")) for run in runs)
+    slack = of_one + of_two
+    first, second = (see(scene, run, "output").claimed.all(axis=-1) for run in runs)
+    both = np.asarray(first & second)
+    claimed = both[..., :, None] & both[..., None, :]
+    found = measure("scores_agree", one, two, slack, claimed,
+                    what=f"the dot products of tokens should be the same in {runs[0]} and {runs[1]}")
+    return keep(scene, found, Side(f"dot products of `{runs[0]}`", runs[0], one),
+                Side(f"dot products of `{runs[1]}`", runs[1], two), (slack, claimed))
+
+
+def _scores(seen: Seen) -> tuple[Array, Array]:
+    """(B,H,T,T) each: the dot products of every two tokens, and how far they may be off; what adding them up here costs
+    is counted, too.
+    """
+    array, off = seen.array, seen.allowance
+    size, turned = np.abs(seen.truth) + off, off.swapaxes(-1, -2)
+    slack = size @ turned + off @ size.swapaxes(-1, -2) - off @ turned
+    own = array.shape[-1] * float(np.finfo(array.dtype).eps) * (size @ size.swapaxes(-1, -2))
+    return np.asarray(array @ array.swapaxes(-1, -2)), np.asarray((slack + own).astype(np.float64))
+
+
+def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
+    """What `first` returns, turned further by the places that `whole` is ahead, is what `whole` returns.
+
+    A rotation keeps norms, so that the errors of the first one move a pair no further than they are long.
+    """
+    start, end = scene.problem(first), scene.problem(whole)
+    [answer] = scene.answers(scene.runs[first])
+    if answer.output.dtype != start.x.dtype:
+        raise NoClaim("the output has another dtype than the input")
+    further = start.but(x=answer.output, positions=end.positions - start.positions)
+    key = scene.runs[whole].key
+    last = scene.evaluator.ask(further, key and f"{key}|turned on", fresh=False)
+    expected = scene.evaluator.expect(further, "", "output")
+    seen, earlier = see(scene, whole, "output"), see(scene, first, "output")
+    slack = seen.allowance + expected.output_allowance + _carried(start, earlier.allowance, scene)
+    claimed = seen.claimed & earlier.claimed & expected.claimed[..., None]
+    array = working(last.output, scene.dtype)
+    found = measure("composes", array, seen.array, slack, claimed, what=f"{first}, turned on, should be {whole}")
+    shown = Side(f"output of `{first}`, turned on", whole, array)
+    return keep(scene, found, shown, of_run("output", whole, seen.array), (slack, claimed))
+
+
+def _carried(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:
+    """(B,H,T,D): how far an error that an entry may have moves both entries of its pair, once they are turned."""
+    carried = allowance.copy()
+    interleaved = is_interleaved(problem, scene.conventions)
+    norm = np.hypot(*pairs(allowance, problem.width, interleaved=interleaved))
+    for place in pairs(carried, problem.width, interleaved=interleaved):
+        place[...] = norm
+    return carried
+
+
+ROTARY_RELATIONS = (leaves_input_as_it_is, leaves_the_rest, keeps_pair_norms, scores_agree, composes)

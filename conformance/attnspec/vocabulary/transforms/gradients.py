@@ -1,0 +1,65 @@
+"""Transforms of problems whose output has a gradient."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from attnspec.problems.problem import Array
+from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.transforms.axes import Attention
+
+
+def forget_grad(posed: Attention) -> Attention:
+    """Ask for the output alone."""
+    return replace(posed.but(grad_output=None), fresh=True)
+
+
+def expand_grad(posed: Attention) -> Attention:
+    """Hand over the output's gradient as one number in memory, at stride 0, as the gradient of a sum is."""
+    grad = posed.one.grad_output
+    if grad is None or grad.tobytes() != np.broadcast_to(grad[:1, :1, :1, :1], grad.shape).tobytes():
+        raise NoClaim("the entries of the output's gradient are not all one number")
+    return replace(posed.but(grad_output=np.broadcast_to(grad[:1, :1, :1, :1].copy(), grad.shape)), fresh=True)
+
+
+def lay_out_grad(posed: Attention, *, layout: Literal["strided", "transposed"]) -> Attention:
+    """Hand over the output's gradient, and nothing else, in another memory layout, as `lay_out` does.
+
+    No claim where an array of such sizes can lie in one way only.
+    """
+    grad = posed.one.grad_output
+    if grad is None:
+        raise NoClaim("the output has no gradient")
+    laid = {"strided": _with_gaps, "transposed": _heads_last}[layout](grad)
+    if laid.flags.c_contiguous:
+        raise NoClaim("an array of these sizes has one layout")
+    return replace(posed.but(grad_output=laid), fresh=True)
+
+
+def _with_gaps(array: Array) -> Array:
+    """(B,H,T,Dv) as every other entry, along every axis, of a memory twice as long."""
+    memory = np.zeros([2 * length for length in array.shape], array.dtype)
+    view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def _heads_last(array: Array) -> Array:
+    """(B,H,T,Dv) as a view of memory that lies (B,T,H,Dv)."""
+    return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+def share_bias(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:
+    """Give all entries of an axis the bias of the first, with that axis of length 1, to be broadcast."""
+    bias = posed.one.bias
+    if bias is None:
+        raise NoClaim("there is no bias")
+    axis = {"batch": 0, "heads": 1, "queries": 2}[over]
+    return posed.but(bias=np.ascontiguousarray(np.take(bias, [0], axis=axis)))
+
+
+OF_GRADIENTS = (forget_grad, expand_grad, lay_out_grad, share_bias)
+"""The words of gradients."""

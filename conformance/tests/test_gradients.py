@@ -1,0 +1,336 @@
+"""Gradients: how they are asked for, of a backward pass or of a framework, what is due, and who is judged by which."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attnspec.core.errors import ManifestError, TargetError
+from attnspec.core.gradient_keywords import GRAD_PATTERNS, USUAL_GRADS
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.sound_backward import SOUND_BACKWARD
+from attnspec.faults.subject import fault_subject
+from attnspec.numerics.gradients import expect_gradients
+from attnspec.problems.keyword_arrays import keyword_array
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.subjects.manifest import read_manifest
+from attnspec.subjects.registry import load
+from attnspec.subjects.subject import NotDifferentiated, Subject, UnusableAnswer
+from attnspec.trials.evaluator import Evaluator, settled
+from attnspec.vocabulary.scene import NoClaim, Posed
+from attnspec.vocabulary.transforms import gradients
+
+HEAD = "import numpy as np\n"
+FORWARD = "def attend(query, key, value, *, causal=False, scale=None):\n    return query[..., :value.shape[-1]] * 0\n"
+ZEROS = "{'query': query * 0, 'key': key * 0, 'value': value * 0}"
+FAULTS = sorted(name for name in CATALOGUE if name.startswith("grad_") and name != "grad_switches_to_training")
+COUNTER = itertools.count()
+
+
+def problem(more: str = "", dtype: DType = DType.FLOAT32, *, pattern: str = "normal",
+            sizes: str = "B2,H4,Hkv2,T5,S7,D4,Dv4") -> Problem:
+    features = "+".join(sorted(filter(None, ("grad_output", *more.split()))))
+    mask = "with_empty_rows" if "mask" in more else "none"
+    return make_problem(Recipe.parse(f"{sizes};mask={mask};families=normal;with={features};grad_output={pattern};"
+                                     "seed=3"), dtype)
+
+
+def mine(folder: Path, backward: str, *, forward: str = FORWARD) -> Subject:
+    """What a file has with these two functions, in this process."""
+    path = folder / f"mine{next(COUNTER)}.py"
+    path.write_text(HEAD + forward + backward, encoding="utf-8")
+    return load(f"{path}:attend")
+
+
+def backward(returns: str = ZEROS, parameters: str = "*, causal=False, scale=None", body: str = "") -> str:
+    return f"def attend_backward(query, key, value, grad_output, {parameters}):\n{body}    return {returns}\n"
+
+
+def verdicts(target: str, *clauses: str, dtype: DType = DType.FLOAT32) -> dict[str, Verdict]:
+    engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), effort=Effort.GLANCE))
+    return {item.clause: engine.try_item(item).verdict for item in engine.items()}
+
+
+# The backward pass of one's own
+
+
+def test_a_backward_pass_is_found_by_its_name(tmp_path: Path) -> None:
+    subject = mine(tmp_path, backward())
+    assert subject.backward is not None
+    assert subject.backward.name == "attend_backward"
+    assert subject.backward.keywords == {"causal", "scale"}
+    assert "grad_output" in subject.declaration.keywords
+
+
+def test_gradients_come_by_the_names_of_the_inputs(tmp_path: Path) -> None:
+    made = problem("causal")
+    answer = mine(tmp_path, backward("{'query': query * 2, 'key': key * 3, 'value': value * 4}")).answer(made)
+    np.testing.assert_array_equal(answer.by_input["key"], made.key * 3)
+    assert set(answer.by_input) == {"query", "key", "value"}
+    assert answer.output.shape == (2, 4, 5, 4)
+
+
+def test_a_backward_pass_is_handed_output_and_log_sum_exp(tmp_path: Path) -> None:
+    forward = ("def attend(query, key, value, *, return_lse=False):\n    output = query[..., :4] + 1\n"
+               "    return (output, query[..., 0] * 5) if return_lse else output\n")
+    body = "    assert lse.shape == query.shape[:3] and (lse == query[..., 0] * 5).all()\n"
+    both = backward("{'query': output, 'key': key * 0, 'value': value * 0}", "*, output=None, lse=None", body)
+    made = problem()
+    np.testing.assert_array_equal(mine(tmp_path, both, forward=forward).answer(made).by_input["query"], made.query + 1)
+
+
+def test_a_backward_pass_without_a_keyword_is_not_asked_about_it(tmp_path: Path) -> None:
+    subject = mine(tmp_path, backward(parameters="*, scale=None"))
+    assert subject.refuses(problem("causal")) == "attend_backward takes no causal"
+    assert subject.refuses(problem()) == ""
+
+
+@pytest.mark.parametrize(("returns", "said"), [
+    ("(query, key, value)", "The backward pass returned a tuple of 3 where a mapping from the names of the inputs "
+                            "(query, key, value) to their gradients is expected."),
+    ("{'query': query, 'value': value}", "The subject returned None where the gradient of the key should be: an array "
+                                         "of shape (2, 2, 7, 4)"),
+    ("{'query': query, 'key': key, 'value': value[:, :1]}", "of shape (2, 1, 7, 4) and dtype float32 where the gradient"
+                                                            " of the value should be"),
+])
+def test_what_is_no_mapping_of_gradients_is_told(tmp_path: Path, returns: str, said: str) -> None:
+    with pytest.raises(UnusableAnswer) as raised:
+        mine(tmp_path, backward(returns)).answer(problem())
+    assert said in raised.value.sentence
+
+
+@pytest.mark.parametrize(("source", "said"), [
+    ("def attend_backward(grad_output, query, key, value):\n    return {}\n",
+     "attend_backward takes (grad_output, query, key, value); the first four should be query, key, value and "
+     "grad_output, given by position"),
+    ("def attend_backward(query, key, value, grad_output, lse):\n    return {}\n",
+     "attend_backward takes 'lse' without a default, so it cannot be called without. Give a default"),
+])
+def test_a_backward_pass_that_cannot_be_called_is_told(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(TargetError) as raised:
+        mine(tmp_path, source)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("source", ["", "attend_backward = 3\n", "def attend_backward(ctx, grads):\n    return ctx\n"])
+def test_what_has_no_such_parameter_is_no_backward_pass(tmp_path: Path, source: str) -> None:
+    subject = mine(tmp_path, source)
+    assert subject.backward is None
+    assert subject.lacks(frozenset({"grad_output"})) == f"{subject.id} has no backward pass"
+
+
+def test_in_a_process_of_its_own_the_pair_answers_alike(tmp_path: Path) -> None:
+    path = tmp_path / "pair.py"
+    path.write_text(HEAD + FORWARD + backward("{'query': query * 2, 'key': key * 3, 'value': value}"), encoding="utf-8")
+    plan = Plan((f"{path}:attend",))
+    made = problem()
+    answer = load(f"{path}:attend", plan.surroundings({})).answer(made)
+    np.testing.assert_array_equal(answer.by_input["key"], made.key * 3)
+
+
+def test_a_manifest_names_a_backward_pass_of_another_name(tmp_path: Path) -> None:
+    folder = tmp_path / "gradlib"
+    folder.mkdir()
+    (folder / "both.py").write_text(HEAD + FORWARD + backward().replace("attend_backward", "pulled"), encoding="utf-8")
+    (folder / "manifest.yaml").write_text(
+        "library: Mine\nsubjects:\n  - {id: pair, title: Mine, function: 'both:attend', backward: pulled,\n"
+        "     backward_precision: {bfloat16: {partial: 32, reason: written down}}}\n", encoding="utf-8")
+    assert next(read_manifest(folder)).backward == "pulled"
+    subject = load("gradlib/pair", folders=[tmp_path])
+    assert subject.backward is not None
+    assert subject.backward.name == "pulled"
+    assert Evaluator(subject, DType.BFLOAT16).backward_precision.partial == 32
+
+
+def test_a_manifest_says_what_makes_no_sense_of_a_backward_pass(tmp_path: Path) -> None:
+    folder = tmp_path / "gradwrong"
+    folder.mkdir()
+    (folder / "both.py").write_text(HEAD + FORWARD + backward(), encoding="utf-8")
+    (folder / "manifest.yaml").write_text(
+        "library: Mine\nsubjects:\n  - {id: pair, title: Mine, function: 'both:attend',\n"
+        "     backward_precision: {bfloat16: {partly: 32, reason: written down}}}\n", encoding="utf-8")
+    with pytest.raises(ManifestError, match="'partly' is not a known word of a backward precision class"):
+        load("gradwrong/pair", folders=[tmp_path])
+
+
+# The frameworks
+
+
+def test_pytorch_is_asked_for_gradients() -> None:
+    pytest.importorskip("torch")
+    subject = load("torch/sdpa").with_gradients
+    made = problem("mask", DType.FLOAT64)
+    evaluator = Evaluator(subject, DType.FLOAT64)
+    found = expect_gradients(made, _grad(made), evaluator.precision, evaluator.backward_precision,
+                             conventions=evaluator.conventions)
+    answer = subject.answer(made)
+    for name, gradient in found.items():
+        np.testing.assert_allclose(answer.by_input[name], gradient.truth.astype(float), rtol=1e-12, atol=1e-14)
+
+
+def test_jax_is_asked_for_gradients() -> None:
+    pytest.importorskip("jax")
+    subject = load("jax/attention").with_gradients
+    made = problem("bias", sizes="B1,H2,Hkv2,T5,S7,D4,Dv4")
+    evaluator = Evaluator(subject, DType.FLOAT32)
+    found = expect_gradients(made, _grad(made), evaluator.precision, evaluator.backward_precision,
+                             conventions=evaluator.conventions)
+    answer = subject.answer(made)
+    assert set(answer.by_input) == {"query", "key", "value", "bias"}
+    for name, gradient in found.items():
+        np.testing.assert_allclose(answer.by_input[name], gradient.truth, rtol=1e-4, atol=1e-6)
+
+
+def _grad(made: Problem) -> Array:
+    assert made.grad_output is not None
+    return made.grad_output
+
+
+def test_an_input_that_has_no_part_in_the_output_has_zeros(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "partial.py"
+    path.write_text("def attend(query, key, value):\n    return query[..., :4] * 2\nattend.lift = 'torch'\n",
+                    encoding="utf-8")
+    answer = load(f"{path}:attend").with_gradients.answer(problem())
+    np.testing.assert_array_equal(answer.by_input["query"], 2 * _grad(problem()))
+    assert not answer.by_input["value"].any()
+
+
+def test_an_output_without_gradient_is_nothing_to_judge(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "detached.py"
+    path.write_text("def attend(query, key, value):\n    return (query[..., :4] * 2).detach()\nattend.lift = 'torch'\n",
+                    encoding="utf-8")
+    with pytest.raises(NotDifferentiated, match="its output requires no gradient"):
+        load(f"{path}:attend").with_gradients.answer(problem())
+    found = verdicts(f"{path}:attend", "gradients.of_query")
+    assert found == {"gradients.of_query": Verdict.INAPPLICABLE}
+
+
+def test_frameworks_are_asked_for_gradients_only_where_a_run_says_so() -> None:
+    pytest.importorskip("torch")
+    assert load("torch/sdpa").lacks(frozenset({"grad_output"})) == \
+        "gradients of torch/sdpa are judged with --profile gradients"
+    engine = Engine(Plan(("torch/sdpa",), profiles=("gradients",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
+    assert {item.clause.partition(".")[0] for item in engine.items()} == {"gradients"}
+    assert engine.try_item(next(iter(engine.items()))).verdict is Verdict.HELD
+
+
+# Who is judged how
+
+
+def test_a_pair_is_judged_by_plain_clauses_of_gradients(tmp_path: Path) -> None:
+    found = verdicts("numpy/training", "gradients.of_bias", "gradients.of_sinks", "attention.definition")
+    assert found == {"gradients.of_bias": Verdict.HELD, "gradients.of_sinks": Verdict.INAPPLICABLE,
+                     "attention.definition": Verdict.HELD}
+    assert mine(tmp_path, backward()).lacks(frozenset({"grad_output"})) == ""
+
+
+@pytest.mark.parametrize("name", SOUND_BACKWARD)
+def test_sound_backward_passes_hold_every_clause(name: str) -> None:
+    for dtype in (DType.FLOAT32, DType.BFLOAT16):
+        found = verdicts(f"sound/{name}", "gradients.*", dtype=dtype)
+        assert set(found.values()) == {Verdict.HELD}, found
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_gradients_leaves_the_output_right(fault: str) -> None:
+    made = problem("mask causal", next(dtype for dtype in DType if dtype not in CATALOGUE[fault].equivalents))
+    answers = [fault_subject(f"fault/{fault}").answer(each) for each in (made, made.but(grad_output=None))]
+    np.testing.assert_array_equal(answers[0].output, answers[1].output)
+
+
+def test_a_rows_convention_settles_whether_it_contributes() -> None:
+    made = problem("mask")
+    assert settled(made, {"hidden_row": "zeros"}).all()
+    assert not settled(made, {"hidden_row": "nan"}).any()
+    assert not settled(made, {"hidden_row": "zeros", "hidden_row.mask": "uniform"}).any()
+    short = made.but(query_lengths=np.array([2, 5], np.int32))
+    np.testing.assert_array_equal(settled(short, {"hidden_row": "zeros"})[0], [True, True, False, False, False])
+    assert settled(short, {"hidden_row": "zeros", "beyond_length": "zeros"}).all()
+
+
+def test_a_bias_that_is_declared_a_constant_is_not_differentiated(tmp_path: Path) -> None:
+    forward = ("def attend(query, key, value, *, bias=None):\n    return np.resize(query, (*query.shape[:3], "
+               "value.shape[3]))\nattend.constant_bias = True\n")
+    zeros = backward(parameters="*, bias=None")
+    assert set(mine(tmp_path, zeros, forward=forward).answer(problem("bias")).by_input) == {"query", "key", "value"}
+    engine = Engine(Plan((f"{tmp_path}/mine{next(COUNTER) - 1}.py:attend",), clauses=("gradients.of_bias",),
+                         dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
+    outcome = engine.try_item(next(iter(engine.items())))
+    assert outcome.verdict is Verdict.INAPPLICABLE
+    assert outcome.reason == "a bias is a constant to it, without a gradient"
+
+
+# The arrays
+
+
+@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("pattern", GRAD_PATTERNS)
+def test_patterns_of_an_outputs_gradient_fit_every_dtype(pattern: str, dtype: DType) -> None:
+    made = _grad(problem(dtype=dtype, pattern=pattern))
+    assert (made.shape, made.dtype) == ((2, 4, 5, 4), problem(dtype=dtype).query.dtype)
+    assert np.isfinite(made.astype(float)).all()
+
+
+def test_patterns_of_an_outputs_gradient_are_what_they_are_called() -> None:
+    made = {pattern: keyword_array("grad_output", pattern, 1, Sizes(2, 3, 3, 5, 5, 4, 6)).astype(float)
+            for pattern in GRAD_PATTERNS}
+    assert (made["ones"] == 1).all()
+    assert not made["zero"].any()
+    np.testing.assert_array_equal((made["one_entry"] != 0).sum(axis=(2, 3)), 1)
+    np.testing.assert_array_equal((made["one_row"] != 0).any(axis=3).sum(axis=2), 1)
+    assert ((made["of_one_sign"] >= 0.5) & (made["of_one_sign"] <= 1)).all()
+    assert (made["one_large"][:, :, 0] == 64).all()
+    assert (made["one_large"][:, :, 1:] == 2**-6).all()
+    np.testing.assert_array_equal(made["large"], made["normal"] * 64)
+    np.testing.assert_array_equal(made["tiny"], made["normal"] / 1024)
+    assert np.abs(made["integers"]).max() == 2
+    assert not {"zero", "ones", "large"} & set(USUAL_GRADS)
+
+
+def test_an_expanded_gradient_has_one_number_in_memory() -> None:
+    expanded = _grad(gradients.expand_grad(Posed((problem(pattern="ones"),))).one)
+    assert expanded.strides == (0, 0, 0, 0)
+    np.testing.assert_array_equal(expanded, 1)
+
+
+@pytest.mark.parametrize("layout", ["strided", "transposed"])
+def test_a_gradient_is_laid_out_otherwise_and_stays_the_same(layout: str) -> None:
+    laid = _grad(gradients.lay_out_grad(Posed((problem(),)), layout=layout).one)  # type: ignore[arg-type]  # by name
+    assert not laid.flags.c_contiguous
+    np.testing.assert_array_equal(laid, _grad(problem()))
+
+
+@pytest.mark.parametrize(("over", "shape"), [("batch", (1, 4, 5, 7)), ("heads", (2, 1, 5, 7)),
+                                             ("queries", (2, 4, 1, 7))])
+def test_a_bias_is_shared_over_an_axis(over: str, shape: tuple[int, ...]) -> None:
+    shared = gradients.share_bias(Posed((problem("bias"),)), over=over).one.bias  # type: ignore[arg-type]  # by name
+    assert shared is not None
+    assert shared.shape == shape
+
+
+@pytest.mark.parametrize(("transform", "why"), [
+    (gradients.expand_grad, "the entries of the output's gradient are not all one number"),
+    (lambda posed: gradients.share_bias(posed, over="heads"), "there is no bias"),
+    (lambda posed: gradients.lay_out_grad(gradients.forget_grad(posed), layout="strided"),
+     "the output has no gradient"),
+    (lambda posed: gradients.lay_out_grad(posed, layout="transposed"), "an array of these sizes has one layout"),
+])
+def test_a_transform_of_gradients_that_says_nothing_tells_why(transform: object, why: str) -> None:
+    assert callable(transform)
+    with pytest.raises(NoClaim, match=why):
+        transform(Posed((problem(sizes="B2,H1,Hkv1,T5,S7,D4,Dv4"),)))
+
+
+def test_a_gradient_reaches_the_backward_pass_as_it_lies(tmp_path: Path) -> None:
+    body = "    assert grad_output.strides == (0, 0, 0, 0), grad_output.strides\n"
+    subject = mine(tmp_path, backward(body=body))
+    assert subject.answer(gradients.expand_grad(Posed((problem(pattern="ones"),))).one).by_input
