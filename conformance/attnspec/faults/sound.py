@@ -84,7 +84,7 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           form=Form.DECODER),
     Sound("decoder_preallocated", "a buffer that is allocated once, NaN where nothing was written",
           preallocated(attention), form=Form.DECODER, cache=CAPACITY, overfull_cache="refuses"),
-    Sound("decoder_in_a_ring", "a ring as long as the window", in_a_ring(attention), form=Form.DECODER),
+    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys", in_a_ring(attention), form=Form.DECODER),
     Sound("decoder_forgetting", "a buffer that forgets the oldest key where it is full", forgetting(attention),
           form=Form.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
