@@ -56,7 +56,9 @@ def overfull_cache(asker: Asker) -> Reply:
 def used_cache(asker: Asker) -> Reply:
     """The same call behind a cache that another call was handed before."""
     _check(asker)
-    problem = divided(asker.sloped(NEW, ALL), ALL - NEW)
+    sloped = asker.sloped(NEW, ALL)
+    # what is tried has keys of the opposite sign: so turned, it weighs more than all others wherever it is left
+    problem = divided(sloped.but(key=-sloped.key), ALL - NEW)
     first = asker.output(problem)
     try:
         second = asker.output(problem.but(cache="tried_before"))
