@@ -229,7 +229,7 @@ def test_who_takes_as_many_new_keys_as_queries_is_given_no_others(tmp_path: Path
     refused = "takes only as many new keys as queries where there is a past; here B=3 H=2 Hkv=2 T=4 S=5 D=4 Dv=3"
     assert subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE)).endswith(refused)
     assert not subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE, past="new_as_queries"))
-    for clause in ("decoder.definition", "decoder.any_chunks", "past.places_are_behind_it"):
+    for clause in ("decoder.definition", "decoder.any_chunks", "past.definition"):
         tally = tried(clause, subject, DType.FLOAT64)
         assert tally.failure is None
         assert tally.cases > 5
