@@ -8,6 +8,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import KEYWORDS
 from attnspec.problems.caches import divided
 from attnspec.problems.filling import filled
+from attnspec.problems.problem import Problem
 from attnspec.questions.asker import (
     FAILURES,
     RAISES,
@@ -29,11 +30,13 @@ ALL, NEW = 6, 2
 
 def _steps(asker: Asker) -> Reply:
     """Of keys that weigh the same, four of which two calls have stored."""
-    seen = asker.output(divided(asker.even(NEW, ALL), ALL - NEW).but(cache="halves"))[..., :ALL]
+    is_causal = asker.subject.declaration.limits.causal_only
+    seen = asker.output(_behind(asker, asker.even(NEW, ALL)).but(cache="halves"))[..., :ALL]
+    own = np.tri(NEW, ALL, ALL - NEW, dtype=bool) if is_causal else np.ones((NEW, ALL), bool)
     first, second = np.arange(ALL) < (ALL - NEW) // 2, np.arange(ALL) < ALL - NEW
     groups = {"all": first | True, "last_call": ~first, "first_call": first | ~second, "new_only": ~second,
               "past_only": second}
-    return Reply(band(seen, {name: np.tile(visible, (NEW, 1)) for name, visible in groups.items()}), shown(seen))
+    return Reply(band(seen, {name: visible & own for name, visible in groups.items()}), shown(seen))
 
 
 def overfull_cache(asker: Asker) -> Reply:
@@ -43,7 +46,8 @@ def overfull_cache(asker: Asker) -> Reply:
     if not capacity:
         return Reply("grows", "it declares no number of keys that its cache holds")
     try:
-        seen = asker.without_limits(cache=0).output(filled(asker.even(1, 2), capacity + 1))[0, 0, 0]
+        seen = asker.without_limits(cache=0).output(
+            filled(asker.even(1, 2).but(causal=asker.subject.declaration.limits.causal_only), capacity + 1))[0, 0, 0]
     except Failed as failed:
         return failed.reply if failed.reply.answer != RAISES else Reply("refuses", failed.reply.detail)
     # the first of two keys comes up again and again, and the new key is the second
@@ -58,13 +62,18 @@ def used_cache(asker: Asker) -> Reply:
     _check(asker)
     sloped = asker.sloped(NEW, ALL)
     # what is tried has keys of the opposite sign: so turned, it weighs more than all others wherever it is left
-    problem = divided(sloped.but(key=-sloped.key), ALL - NEW)
+    problem = _behind(asker, sloped.but(key=-sloped.key))
     first = asker.output(problem)
     try:
         second = asker.output(problem.but(cache="tried_before"))
     except Failed as failed:
         return Reply("changed", failed.reply.detail)
     return Reply("kept" if is_close(first, second) else "changed", shown(second[..., :ALL]))
+
+
+def _behind(asker: Asker, problem: Problem) -> Problem:
+    """All keys but the new ones are past; what is always causal is so here."""
+    return divided(problem.but(causal=asker.subject.declaration.limits.causal_only), ALL - NEW)
 
 
 def _check(asker: Asker) -> None:
