@@ -45,7 +45,10 @@ def complaint(function: Callable[..., object]) -> str:
     return said
 
 
-@pytest.mark.parametrize("attribute", ATTRIBUTES)
+OF_DECODERS = ("cache",)  # a function of another form may keep something of its own there
+
+
+@pytest.mark.parametrize("attribute", [each for each in ATTRIBUTES if each not in OF_DECODERS])
 def test_every_attribute_may_be_written_as_its_example_says(attribute: str) -> None:
     value = ast.literal_eval(ATTRIBUTES[attribute])
     said, unsaid = declared(**{attribute: value}), declared()

@@ -69,6 +69,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sizes/": "families of faults that need it",
         "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
         "faults/grad_output.py": "backward passes that lose it",
+        "faults/cache.py": "decoders whose window or ring is wrong",
+        "faults/decoding_mistakes.py": "the rings of these",
+        "faults/sound_decoder.py": "a ring that is as long as it",
     },
     "key_lengths": {
         "core/keywords.py": "its field",
@@ -90,6 +93,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/mechanisms.py": "real mistakes with it",
         "faults/grad_output.py": "backward passes that lose it",
         "faults/gradient_threads.py": "real mistakes with it",
+        "faults/decoding_mistakes.py": "a decoder that has one for all entries",
     },
     "query_lengths": {
         "core/keywords.py": "its field",
@@ -130,6 +134,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/backward.py": "its stage in the backward pass",
         "faults/grad_output.py": "backward passes that lose it",
         "vocabulary/gradients.py": "how its gradient is observed",
+        "faults/decoding_mistakes.py": "slots that no key was written to, as one more logit",
     },
     "return_lse": {
         "core/keywords.py": "its field",
@@ -159,6 +164,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/past_value.py": "the same of values",
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound_dense.py": "sound formulations of it",
+        "core/decoder_keywords.py": "a cache is called past_key_values elsewhere",
+        "faults/decoding.py": "what a cache holds",
+        "faults/decoding_mistakes.py": "what it holds wrongly",
+        "faults/sound_decoder.py": "what a cache holds in sound formulations",
     },
     "past_value": {
         "core/keywords.py": "its field",
@@ -170,6 +179,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
+        "faults/decoding.py": "what a cache holds",
+        "faults/decoding_mistakes.py": "what it holds wrongly",
+        "faults/sound_decoder.py": "what a cache holds in sound formulations",
     },
     "alibi_slopes": {
         "core/keywords.py": "its field",

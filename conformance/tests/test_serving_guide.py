@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.cache_keywords import CACHES, PAST_PATTERNS, SLOPE_PATTERNS
+from attnspec.core.decoder_keywords import STEP_PATTERNS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.page_keywords import PAGE_PATTERNS
@@ -67,7 +68,8 @@ def test_the_table_has_every_keyword_of_serving() -> None:
 @pytest.mark.parametrize(("keywords", "patterns"), [
     ("`key_lengths`, `query_lengths`", LENGTH_PATTERNS), ("`past_key`", PAST_PATTERNS), ("`sinks`", SINK_PATTERNS),
     ("`alibi_slopes`", SLOPE_PATTERNS), ("`query_segments`", SEGMENT_PATTERNS),
-    ("`block_table`", PAGE_PATTERNS), ("`positions`", POSITION_PATTERNS), ("`rotary_width`", WIDTH_PATTERNS)])
+    ("`block_table`", PAGE_PATTERNS), ("`cache`", STEP_PATTERNS), ("`positions`", POSITION_PATTERNS),
+    ("`rotary_width`", WIDTH_PATTERNS)])
 def test_the_guide_explains_every_pattern_that_a_case_names(keywords: str, patterns: Mapping[str, str]) -> None:
     told = re.findall(rf"^\| {keywords} \| `(\w+)` \| (.*) \|$", GUIDE, re.MULTILINE)
     assert dict(told) == dict(patterns)
@@ -88,3 +90,11 @@ def test_a_decoder_that_counts_new_keys_alone_does_not_conform(tmp_path: Path) -
     path = tmp_path / "uncounted.py"
     path.write_text(source.replace("places < key_lengths", "places < past + key_lengths"), encoding="utf-8")
     assert Verdict.VIOLATED in verdicts(path, "past.lengths_count_it").values()
+
+
+def test_a_decoder_that_hands_back_new_keys_alone_does_not_conform(tmp_path: Path) -> None:
+    [source] = [source for name, _, source in EXAMPLES if name == "decoder.py"]
+    path = tmp_path / "forgetful_decoder.py"
+    path.write_text(source.replace("@ value, (key, value)", "@ value, (key[:, :, past:], value[:, :, past:])"),
+                    encoding="utf-8")
+    assert Verdict.VIOLATED in verdicts(path, "decoder.any_chunks").values()

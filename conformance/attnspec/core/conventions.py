@@ -78,6 +78,16 @@ CONVENTIONS: Mapping[str, Convention] = {
             "zero": "0",
             "unspecified": "anything: it is not to be read",
             UNDEFINED: "no promise is made"}, "minus_infinity", "return_lse"),
+        Convention("overfull_cache", "What does a decoder do whose cache has no room for a further key?", {
+            "refuses": "it raises an exception that says so",
+            "forgets_oldest": "the oldest key makes room",
+            "unspecified": "anything: nobody is to call it then",
+            "grows": "there is always room",
+            UNDEFINED: "no promise is made"}, "refuses", "cache"),
+        Convention("used_cache", "May a cache be continued a second time?", {
+            "kept": "yes: a call leaves the cache as it was",
+            "changed": "no: a call changes the cache that it is handed",
+            UNDEFINED: "no promise is made"}, "kept", "cache"),
         Convention("rotary_pairs", "Which features are a pair that a rotary embedding turns?", {
             "halves": "features i and i + r/2 of the r that are turned",
             "interleaved": "features 2i and 2i+1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.errors import Place
 from attnspec.core.forms import Form
@@ -43,6 +44,9 @@ class Limits(KeywordLimits):
     mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
+    past_lengths: how many new keys are taken where there is a past, in place of `lengths`: `any`, or `equal`, as many
+    as queries. One input serves for both, so that `self_attention_only` says the same.
+    cache: of a decoder, the most keys that its cache holds; 0 says nothing of it.
     causal_only: every call is causal; there is no flag that could be off.
     page_multiple: of a paged function, the number of slots of which pages have a multiple.
     constant_bias: a bias has no gradient.
@@ -65,7 +69,9 @@ class Limits(KeywordLimits):
     mask_axes: str = "BHTS"
     lengths: str = "any"
     causal_lengths: str = "any"
+    past_lengths: str = "any"
     causal_only: bool = False
+    cache: int = 0
     page_multiple: int = 1
     constant_bias: bool = False
     refuses: tuple[Refusal, ...] = ()
@@ -74,6 +80,25 @@ class Limits(KeywordLimits):
         """Whether so many queries and keys are taken, under the causal flag or without it."""
         limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
         return all(LENGTHS[limit](T, S) for limit in limits)
+
+    def takes_behind_past(self, T: int, S: int) -> bool:
+        """Whether so many queries and new keys are taken behind a past."""
+        return T == S or not self.is_step
+
+    @property
+    def is_step(self) -> bool:
+        """Whether a call behind a past has as many new keys as queries."""
+        return self.past_lengths == "equal" or self.self_attention_only
+
+    def is_behind_past(self, keywords: Collection[str]) -> bool:
+        """Whether, with these keywords in use, `past_lengths` says how many queries and keys are taken."""
+        return self.is_step and CACHED[0] in keywords
+
+    @property
+    def all_refusals(self) -> tuple[Refusal, ...]:
+        """What is refused, more keys than a cache holds among it."""
+        overfull = (Refusal((Condition("S", ">", self.cache),)),) if self.cache else ()
+        return (*self.refuses, *overfull)
 
     def misfit_of(self, sizes: Mapping[str, int], keywords: Collection[str] = ()) -> str:
         """What of these sizes is not taken with these keywords in use, after `the subject …`; empty if they are taken.
@@ -87,19 +112,20 @@ class Limits(KeywordLimits):
             yield f"takes only heads of width {self.min_head_width} or more"
         if self.min_scores > sizes["B"] * sizes["H"] * sizes["T"] * sizes["S"]:
             yield f"takes only problems of {self.min_scores} scores (B·H·T·S) or more"
-        if self.self_attention_only and sizes["T"] != sizes["S"]:
+        is_step = self.is_behind_past(keywords)
+        if self.self_attention_only and sizes["T"] != sizes["S"] and not is_step:
             yield "takes only as many queries as keys (T = S)"
         if self.ties_value_width and sizes["Dv"] != sizes["D"]:
             yield "takes only values as wide as keys (Dv = D)"
         if self.grouped is False and sizes["G"] > 1:
             yield "takes only as many key/value heads as query heads"
-        if not self.takes_lengths(sizes["T"], sizes["S"], causal="causal" in keywords):
+        if not is_step and not self.takes_lengths(sizes["T"], sizes["S"], causal="causal" in keywords):
             yield f"does not take so many queries and keys{' under the causal flag' * ('causal' in keywords)}"
-        yield from (f"refuses {each}" for each in self.refuses if each.meets(sizes, keywords))
+        yield from (f"refuses {each}" for each in self.all_refusals if each.meets(sizes, keywords))
 
     def nearest(self, axis: str, size: int) -> int:
         """The size that is taken along this axis, whatever the other axes are, and lies nearest: smaller ones first."""
-        refused = [condition for each in self.refuses if not each.keywords
+        refused = [condition for each in self.all_refusals if not each.keywords
                    for condition in each.conditions if len(each.conditions) == 1 and condition.axis == axis
                    and condition.is_of_one_axis]
         near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import Kind
 
@@ -14,6 +15,7 @@ class Form(enum.Enum):
 
     DENSE = "dense"    # query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)
     PACKED = "packed"  # query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv): the sequences one behind the other
+    DECODER = "decoder"  # as dense; behind the output it hands back a cache, which the next call takes
     PAGED = "paged"    # query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv): a table names the pages
 
 
@@ -47,3 +49,13 @@ HELD_IN_PAGES = EXPRESSED | SAID
 """The keywords that a paged function may take. A table does not say how many keys the longest entry has, so that what
 has S columns has no place.
 """
+
+STATE = "cache"
+"""The parameter by which a decoder is known. It is given in every call, None in the first."""
+
+HELD_IN_CACHE = frozenset(CACHED)
+"""The keywords that a cache says; a decoder has no parameter for them."""
+
+BESIDE_CACHE = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds
+                         and word.name not in HELD_IN_CACHE and word.axes not in {"BT", "BS"})
+"""The keywords that a decoder's attention may take. Segments come without a past."""

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
+from attnspec.core.decoder_keywords import STEPS, StepPattern
 from attnspec.core.errors import SpecError
 from attnspec.core.gradient_keywords import GRADIENTS, GradPattern
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
@@ -35,6 +36,7 @@ class KeywordArguments(Generic[ArrayT]):
     `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, beside float64 float64;
     alibi_slopes (H,) or (B,H), likewise.  past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv): S counts them, too.
     query_segments (B,T), key_segments (B,S) int32.  block_table: (B,N) int32, in a problem the name of a pattern.
+    cache: what an earlier call handed back, in a problem the name of a pattern.
     grad_output (B,H,T,Dv), of the dtype: gradients are asked for.
     """
 
@@ -55,6 +57,7 @@ class KeywordArguments(Generic[ArrayT]):
     query_segments: ArrayT | None = None
     key_segments: ArrayT | None = None
     block_table: ArrayT | PagePattern | None = None
+    cache: Any = None
     grad_output: ArrayT | None = None
 
     @property
@@ -109,6 +112,7 @@ class Lists(TypedDict, total=False):
     slope_patterns: Literal["any"] | Sequence[SlopePattern]
     segment_patterns: Literal["any"] | Sequence[SegmentPattern]
     page_patterns: Literal["any"] | Sequence[PagePattern]
+    step_patterns: Literal["any"] | Sequence[StepPattern]
     grad_patterns: Literal["any"] | Sequence[GradPattern]
 
 
@@ -282,6 +286,7 @@ _ALL = (
     *CACHES,
     *SEGMENTS,
     *PAGES,
+    *STEPS,
     *GRADIENTS,
     Keyword(
         "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "

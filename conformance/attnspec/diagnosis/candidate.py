@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import Form
+from attnspec.core.forms import STATE, Form
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Bar
+from attnspec.faults.decoding import with_cache
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
+from attnspec.faults.sound_decoder import concatenating
 from attnspec.faults.sound_packed import by_sequence
 from attnspec.faults.sound_pages import side_by_side
 from attnspec.faults.staged import Attend
@@ -76,9 +79,12 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
 
 def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
     """The fault's function with the signature and the form of answer of the subject."""
-    limits = subject.declaration.limits
+    limits, form = subject.declaration.limits, subject.declaration.form
+    formed = function if fault.form is not Form.DENSE else _FORMED[form](function)
     if subject.declaration.kind is not Kind.LAYER:
-        return function if fault.form is not Form.DENSE else _FORMED[subject.declaration.form](function)
+        return formed
+    if form is Form.DECODER and fault.kind is Kind.ATTENTION:
+        return partial(_stepping, formed, limits)
     layer = as_layer(partial(_as_layer, function)) if fault.kind is Kind.ATTENTION else function
     return partial(_answered, layer, limits)
 
@@ -97,8 +103,14 @@ def _put(function: Callable[..., Returned], call: StagedCall) -> Returned:
     return function(call.query, call.key, call.value, **call.given)
 
 
+def _decoding(function: Callable[..., Returned]) -> Callable[..., Returned]:
+    """A dense function around which keys and values are kept in a cache: it is handed them as a past."""
+    return concatenating(partial(_put, function))()
+
+
 _FORMED: Mapping[Form, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
-    Form.DENSE: lambda function: function, Form.PACKED: _packed, Form.PAGED: _paged}
+    Form.DENSE: lambda function: function, Form.PACKED: _packed, Form.PAGED: _paged,
+    Form.DECODER: _decoding}
 """By form, a dense function in the place of one that takes its arrays so."""
 
 
@@ -108,6 +120,22 @@ def _as_layer(function: Attend, call: LayerCall) -> Returned:
         """The function's output (B,H,T,Dv) and weights (B,H,T,S), whatever it was asked for."""
         return both(function(inner.query, inner.key, inner.value, **{**inner.given, "return_weights": True}))
     return run_layer(call, LayerStages(attend=attend))
+
+
+def _stepping(decoder: Callable[..., Any], limits: Limits, *inputs: Array, cache: object, **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
+    """A decoder layer around a decoder: query (B,T,M), key and value to (B,T,M) and what `decoder` hands back."""
+    kept: list[object] = []
+
+    def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
+        """Output (B,H,T,Dv) and weights (B,H,T,S)."""
+        *answer, held = decoder(inner.query, inner.key, inner.value,
+                                **{**inner.given, "return_weights": True, STATE: cache})
+        kept.append(held)
+        return both(tuple(answer))
+
+    layer = as_layer(partial(run_layer, stages=LayerStages(attend=attend)))
+    answer = _answered(layer, limits, *inputs, **keywords)
+    return with_cache(answer, kept[0])  # type: ignore[no-any-return]  # a cache is among it
 
 
 def _answered(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array, value: Array, *,

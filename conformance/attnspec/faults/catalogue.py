@@ -10,7 +10,7 @@ from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, SAID, TABLE, Form
+from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, Form
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
@@ -71,7 +71,9 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
-FORMED: Mapping[Form, frozenset[str]] = {Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE}}
+FORMED: Mapping[Form, frozenset[str]] = {
+    Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE},
+    Form.DECODER: BESIDE_CACHE | HELD_IN_CACHE | {STATE}}
 """By form, the keywords that our own functions of this form take, all that it has a place for."""
 
 OTHER_PATH = "other_path"

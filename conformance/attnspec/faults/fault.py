@@ -38,6 +38,7 @@ class Stage(enum.Enum):
     KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
+    CACHE = "cache"
     GRAD_OUTPUT = "grad_output"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"

@@ -37,7 +37,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "huggingface/diffusers/pull/3214": "batch_and_heads_exchanged",
         "sooftware/attentions/issues/4": "mask_head_major layer_mask_head_major",
         "tinygrad/tinygrad/pull/14025": "layer_split_not_transposed",
-        "ggml-org/llama.cpp/issues/7903": "batch_first_key_and_value past_of_first_entry",
+        "ggml-org/llama.cpp/issues/7903": "batch_first_key_and_value past_of_first_entry decoder_entries_of_first",
         "reczoo/FuxiCTR/issues/30": "heads_value_not_transposed",
         "jsbaan/transformer-from-scratch/pull/6": "heads_output_not_transposed",
         "hackiey/QAnet-pytorch/issues/2": "layer_merge_not_transposed",
@@ -51,13 +51,14 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "cache index": {
         "huggingface/transformers/pull/45940":
-            "blocks_tail_counted key_lengths_dropped_for_one_query past_beyond_lengths",
+            "blocks_tail_counted key_lengths_dropped_for_one_query past_beyond_lengths decoder_unwritten_slots_seen",
         "huggingface/transformers/pull/48280": "mask_shifted past_mask_rolled",
-        "TrenTorch/TrenTorch/pull/192": "key_first_dropped past_first_lost past_value_first_lost",
+        "TrenTorch/TrenTorch/pull/192":
+            "key_first_dropped past_first_lost past_value_first_lost decoder_first_token_lost",
         "rasbt/LLMs-from-scratch/pull/697": "mask_of_first_row",
-        "lablup/mlxcel/issues/75": "mask_padded_left key_lengths_from_the_end",
+        "lablup/mlxcel/issues/75": "mask_padded_left key_lengths_from_the_end decoder_length_of_first_entry",
         "NVIDIA-NeMo/Speech/pull/4859": Outside.REFUSAL,
-        "sgl-project/sgl-kernel-xpu/issues/196": "past_for_one_query_only",
+        "sgl-project/sgl-kernel-xpu/issues/196": "past_for_one_query_only decoder_chunk_sees_itself_only",
     },
     "causal alignment": {
         "Dao-AILab/flash-attention/issues/1778": Outside.CONVENTION,
@@ -65,7 +66,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "Dao-AILab/flash-attention/pull/436": Outside.CONVENTION,
         "Dao-AILab/flash-attention/issues/581": Outside.CONVENTION,
         "MinghuasLab/flash-attention-npu/issues/153": "causal_square_then_open causal_dropped_when_not_square",
-        "pytorch/executorch/pull/21749": "causal_bottom_right past_offset_forgotten",
+        "pytorch/executorch/pull/21749": "causal_bottom_right past_offset_forgotten decoder_place_restarts",
         "openvinotoolkit/openvino/pull/36680": "causal_bottom_right",
         "microsoft/onnxruntime/issues/29020": "causal_dropped_for_one_query",
     },
@@ -114,7 +115,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "ekzhang/jax-js/pull/180": "gqa_tiled",
         "EricLBuehler/candle-vllm/pull/52": "gqa_first_head gqa_shifted_groups",
         "datawhalechina/tiny-universe/issues/21": "gqa_repeated_in_time",
-        "ikawrakow/ik_llama.cpp/pull/1521": "gqa_group_of_two",
+        "ikawrakow/ik_llama.cpp/pull/1521": "gqa_group_of_two decoder_heads_by_turns",
     },
     "index overflow": {
         "ml-explore/mlx/issues/2894": "mask_column_in_a_byte",
@@ -155,7 +156,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "keras-team/keras/issues/23038": "causal_dropped_with_weights layer_causal_dropped_with_weights"
                                            " report_before_causal switch_causal_dropped",
         "keras-team/keras/pull/23040": "causal_dropped_with_mask",
-        "Mikyx-1/TinyLLM/pull/18": "causal_dropped_when_square past_causal_dropped",
+        "Mikyx-1/TinyLLM/pull/18": "causal_dropped_when_square past_causal_dropped decoder_causal_first_call_only",
         "pytorch/pytorch/issues/118025": "mask_dropped_with_weights report_before_mask",
         "pytorch/pytorch/pull/178588": "mask_dropped_with_causal layer_mask_dropped_with_causal"
                                        " layer_mask_dropped_without_weights",
@@ -254,9 +255,10 @@ _BY_CLASS: Mapping[str, Bugs] = {
     "window bound": {
         "Dao-AILab/flash-attention/issues/1133": Outside.TASTE,
         "jax-ml/jax/pull/39576": "window_right_ignored",
-        "pytorch/executorch/pull/22285": "window_of_four_rows past_window_keeps_past",
-        "trymirai/lalamo/pull/200": "window_bottom_right past_window_from_first",
-        "rajveer43/VeloxQuant-MLX/pull/463": "window_dropped_for_one_query mask_dropped_for_one_query",
+        "pytorch/executorch/pull/22285": "window_of_four_rows past_window_keeps_past decoder_ring_of_first_row",
+        "trymirai/lalamo/pull/200": "window_bottom_right past_window_from_first decoder_window_restarts",
+        "rajveer43/VeloxQuant-MLX/pull/463":
+            "window_dropped_for_one_query mask_dropped_for_one_query decoder_window_first_call_only",
         "flashinfer-ai/flashinfer/issues/3864": "window_first_head_only",
         "sgl-project/sglang/pull/31501": "window_ignored window_left_ignored",
     },

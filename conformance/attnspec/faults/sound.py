@@ -17,11 +17,12 @@ from attnspec.faults import sound_dense as dense
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.rotary_work import Rotate
+from attnspec.faults.sound_decoder import CAPACITY, FORGETFUL, concatenating, forgetting, in_a_ring, preallocated
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.sound_pages import page_by_page, side_by_side
 from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
 from attnspec.faults.sound_rotary import declaration_of_rotary
-from attnspec.faults.staged import Attend, staged
+from attnspec.faults.staged import Attend, attention, staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Sound:
     """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing; or,
     by its kind, a correct rotary embedding.
 
-    claims: profiles that bind only who claims them.
+    claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
+    overfull_cache: what it does with more.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Sound:
     kind: Kind = Kind.ATTENTION
     form: Form = Form.DENSE
     claims: tuple[str, ...] = ()
+    cache: int = 0
+    overfull_cache: str = "grows"
 
     @property
     def function(self) -> Attend | Rotate:
@@ -76,6 +80,13 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           side_by_side(dense.naive), form=Form.PAGED),
     Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises", page_by_page(dense.by_pages),
           form=Form.PAGED),
+    Sound("decoder_concatenating", "past and new keys, one behind the other", concatenating(attention),
+          form=Form.DECODER),
+    Sound("decoder_preallocated", "a buffer that is allocated once, NaN where nothing was written",
+          preallocated(attention), form=Form.DECODER, cache=CAPACITY, overfull_cache="refuses"),
+    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys", in_a_ring(attention), form=Form.DECODER),
+    Sound("decoder_forgetting", "a buffer that forgets the oldest key where it is full", forgetting(attention),
+          form=Form.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
 
 EVERY: Mapping[str, Sound] = {**SOUND, **{
@@ -102,8 +113,8 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     every = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     keywords = FORMED.get(sound.form, every)
     return Declaration(
-        form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
-        conventions={**RECOMMENDED, "hidden_row": sound.hidden_row,
+        form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
+        conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}

@@ -12,6 +12,7 @@ import numpy as np
 from . import said
 from .frames import Entries
 from .parts import READABLE, parts_of
+from .steps import CACHE, stepped
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
@@ -82,6 +83,8 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
                     handed[id(each.array)] = lift.hand(each)
             inputs = [handed[id(each.array)] for each in given.inputs]
             keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
+            if CACHE in keywords:
+                function = stepped(function, keywords.pop(CACHE), _parted)
             told: Dict[str, Any] = {}
             if given.wrt:
                 results = _differentiated(function, lift, given, inputs, keywords)
@@ -130,6 +133,16 @@ def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[s
         pulled.append(gradients)
     lift.wait(returned)
     return returned
+
+
+def _parted(returned: Any) -> Tuple[Any, Any]:
+    """What a decoder answers: output, (B,H,T,Dv) or (B,T,M), alone or with what else was asked for; and, from the last
+    place, its cache. Raises _Unusable.
+    """
+    if not isinstance(returned, (tuple, list)) or len(returned) < 2:
+        raise _Unusable(named(returned), "the cache", 0)
+    *results, cache = returned
+    return (results[0] if len(results) == 1 else tuple(results)), cache
 
 
 def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],

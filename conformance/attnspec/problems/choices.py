@@ -8,16 +8,18 @@ The seed comes last: the next larger number is the same problem with other entri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import BESIDE
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
+from attnspec.problems.caches import past_by
 from attnspec.problems.demand import logits, work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
@@ -70,6 +72,7 @@ class Menu:
         mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
         scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self.inputs(sizes), next(rest))
         values = {name: _pick(self.values(name, sizes.S), next(rest)) for name in self.valued}
+        sizes = self._stepped(sizes, values, features)
         return Recipe(
             sizes, self._families(rest, sizes), mask if "mask" in features else "none", features,
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
@@ -89,7 +92,15 @@ class Menu:
         """
         all_values = tuple(dict.fromkeys(chain.from_iterable(
             (value, self._grown(keyword, value, keys)) for value in self.domain.values[keyword])))
+        if keyword == CACHED[0] and self.limits.is_step and "new_as_queries" in all_values:
+            return ("new_as_queries",)
         return tuple(each for each in all_values if not self.limits.misfit(keyword, each, causal=True)) or all_values
+
+    def _stepped(self, sizes: Sizes, values: Mapping[str, Any], features: frozenset[str]) -> Sizes:
+        """As many queries as new keys, where the subject takes no others behind a past."""
+        if not self.limits.is_behind_past(features):
+            return sizes
+        return replace(sizes, T=max(1, sizes.S - past_by(values[CACHED[0]], sizes)))
 
     def _grown(self, keyword: str, value: Any, keys: int) -> Any:  # noqa: ANN401  (by the keyword)
         values = EVERY_VALUED[keyword]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
 from attnspec.problems.domain import Domain, domain, spelled
@@ -125,14 +126,22 @@ class Demand:
         is_swapped = {"more_queries": T < S, "more_keys": T > S}.get(domain.lengths, False)
         if is_swapped and "T" not in self.parted:
             T, S = S, T
+        if self._is_step(limits) and T >= S and "new_as_queries" in domain.values[CACHED[0]]:
+            T, S = (S, T + (T == S)) if "T" not in self.parted else (T, T + 1)
         if domain.lengths not in {"any", "self"} and T == S:
             T, S = (T + 1, S) if domain.lengths == "more_queries" else (T, S + 1)
         if domain.lengths == "self" or self._is_square(T, S, limits):
             S = T = max(T, domain.min_keys)
         return replace(sizes, T=T, S=S, B=min(sizes.B, MOST_PIECES["B"]) if "B" in self.parted else sizes.B)
 
+    def _is_step(self, limits: Limits) -> bool:
+        """Whether the subject takes only as many new keys as queries here: there are then fewer queries than keys."""
+        return limits.is_behind_past(self.domain.always)
+
     def _is_square(self, T: int, S: int, limits: Limits) -> bool:
         """Whether the subject takes such lengths only where they are equal."""
+        if self._is_step(limits):
+            return False
         if limits.self_attention_only or self.domain.inputs == "one":
             return True
         return not limits.takes_lengths(T, S, causal="causal" in self.domain.always)
@@ -171,7 +180,7 @@ class Demand:
         return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
                 and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
-                and not (limits.refuses and limits.misfit_of(sizes.by_axis, self.domain.always))
+                and not (limits.all_refusals and limits.misfit_of(sizes.by_axis, self.domain.always))
                 and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)
                 and not (self.projects and _features(sizes) > MOST_FEATURES)
                 and all(getattr(sizes, axis) <= MOST_PIECES[axis] for axis in self.parted))
@@ -182,7 +191,7 @@ class Demand:
                 and {"any": True, "self": T == S, "cross": T != S, "more_queries": T > S,
                      "more_keys": T < S}[self.domain.lengths]
                 and not (T != S and self._is_square(T, S, limits))
-                and limits.takes_lengths(T, S, causal="causal" in self.domain.always))
+                and (self._is_step(limits) or limits.takes_lengths(T, S, causal="causal" in self.domain.always)))
 
     def _heads_fit(self, sizes: Sizes, limits: Limits) -> bool:
         if self.domain.min_heads > sizes.H or (limits.single_head and sizes.H > 1):

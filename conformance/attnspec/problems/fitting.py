@@ -13,7 +13,7 @@ LONGEST_TIED = 512
 
 def near(sizes: Sizes, limits: Limits) -> Sizes:
     """The sizes with each axis, and each group of heads, at the nearest size that is taken by itself."""
-    if not limits.refuses:
+    if not limits.all_refusals:
         return sizes
     moved = {axis: limits.nearest(axis, sizes.by_axis[axis]) for axis in ("B", "T", "S", "D", "Dv")}
     return replace(sizes, **moved, **_heads(sizes, limits))

@@ -38,15 +38,17 @@ def _asks(name: str) -> str:
 
 def _form(asker: Asker) -> Reply:
     """Of keys that weigh the same."""
-    seen = asker.output(divided(asker.even(ALL, ALL), PAST))[..., :ALL]
+    queries = ALL - PAST if asker.subject.declaration.limits.is_step else ALL
+    seen = asker.output(divided(asker.even(queries, ALL), PAST))[..., :ALL]
     is_past = np.arange(ALL) < PAST
-    return Reply(band(seen, {name: np.tile(visible, (ALL, 1)) for name, visible in {
+    return Reply(band(seen, {name: np.tile(visible, (queries, 1)) for name, visible in {
         "all": is_past | True, "new_only": ~is_past, "past_only": is_past}.items()}), shown(seen))
 
 
 def _causal(asker: Asker) -> Reply:
     """Of more new keys than queries, so that every place that is thought of is another one."""
-    T, S, past = 2, 7, 2
+    past = 2
+    T, S = (2, 4) if asker.subject.declaration.limits.is_step else (2, 7)
     seen = asker.output(divided(asker.even(T, S), past).but(causal=True))[..., :S]
     shifts = {"behind": past, "top_left": 0, "from_shape": S - T, "twice": 2 * past}
     bands = {name: np.tri(T, S, shift, dtype=bool) for name, shift in shifts.items()}

@@ -88,6 +88,7 @@ class Form:
     without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.
     default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as in the manifest.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
+    cache: of a decoder, where in its answer the cache for the next call is.
     """
 
     target: str
@@ -111,6 +112,7 @@ class Form:
     limits: Mapping[str, bool | int | str] = field(default_factory=dict)
     left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    cache: str = ""
 
     @property
     def module(self) -> str:

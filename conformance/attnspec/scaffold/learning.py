@@ -13,6 +13,7 @@ from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem
+from attnspec.scaffold.decoders import stepping
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
 from attnspec.scaffold.lookup import plain as plain_name
@@ -42,6 +43,7 @@ def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
         trier.nearest = nearest.get(keyword)
         form = learn(form, parameters, trier)
         nearest[keyword] = trier.nearest
+    form = stepping(form, tuple(parameters[At.CALL]), trier)
     said = (_not_understood(form, keyword, parameters, attempt) for keyword, attempt in nearest.items() if attempt)
     return replace(form, remarks=(*form.remarks, *filter(None, said)))
 

@@ -133,6 +133,7 @@ def _pairs(mapping: Limited) -> str:
 def _claims(form: Form, learned: Learned) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
     claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in form.keywords),
+              *(["past"] if form.cache else []),
               *(["masking"] if form.limits.get("bias_is_mask") else []),
               *(["grouped"] if learned.limits.get("grouped") else [])]
     return tuple(dict.fromkeys(claims))

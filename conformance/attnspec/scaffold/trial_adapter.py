@@ -152,12 +152,16 @@ class Trier:
             self.keep(Attempt(form, Progress.NO_OUTPUT, str(refused)))
         return None
 
-    def is_right(self, form: Form, problem: AnyProblem) -> bool:
-        """Whether it answers as the definition does, under one convention or another; rows that see nothing aside."""
+    def is_right(self, form: Form, problem: AnyProblem, scale: float | None = None) -> bool:
+        """Whether it answers as the definition does, under one convention or another; rows that see nothing aside.
+
+        scale: of what a layer computes, where attention itself is put to it.
+        """
         answer = self.answer(form, problem)
         if answer is None:
             return False
-        output, known = answer.output.astype(np.float64), list(truths(problem, form.default_scale))
+        meant = problem if scale is None else problem.but(scale=scale)
+        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale))
         if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
             return True
         told = f"its output is {known[0].gap(output)[1]}"

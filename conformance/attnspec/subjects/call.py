@@ -243,6 +243,9 @@ def _unusable(told: Mapping[str, Any], call: Call) -> str:
     if told["name"] == "the pair":
         kind = "pair" if len(call.names) == PAIR else "triple"
         return f"The subject returned {told['named']} where the {kind} ({', '.join(call.names)}) is expected."
+    if told["name"] == "the cache":
+        due = ", ".join((*call.names[:len(call.shapes)], "cache"))
+        return f"The subject returned {told['named']} where ({due}) is expected: a decoder hands its cache back."
     name, shape = call.names[told["at"]], call.shapes[told["at"]]
     expected = f"where the {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
     reading = f"; NumPy cannot read it: {told['reading']}" if told["reading"] else ""

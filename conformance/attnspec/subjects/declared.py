@@ -13,6 +13,7 @@ from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.coverage import LONGEST
 from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, of_kind
 from attnspec.core.errors import Place, TargetError, UsageError
+from attnspec.core.forms import STATE
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
@@ -28,6 +29,9 @@ DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precisio
             "sizes", "blocks", "backward_precision")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
+CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
+           **dict.fromkeys(("lengths", "causal_lengths"), (tuple(LENGTHS), "answer to which lengths are taken")),
+           "past_lengths": (("any", "equal"), "answer to how many new keys are taken")}
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
@@ -91,12 +95,9 @@ def read_limits(fields: Fields) -> Limits:
 
 
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
-    if name == "weights":
-        return fields.one_of(name, WEIGHTS, kind="way to return weights")
-    if name in {"lengths", "causal_lengths"}:
-        return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
-    if name == "mask_axes":
-        return fields.one_of(name, MASK_AXES, kind="set of axes")
+    if name in CHOICES:
+        known, kind = CHOICES[name]
+        return fields.one_of(name, known, kind=kind)
     if name == "refuses":
         return tuple(_refusal(fields, text) for text in fields.texts(name))
     return _size(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
@@ -201,6 +202,8 @@ ATTRIBUTES: Mapping[str, str] = {
     "mask_axes": '"BTS"',
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
+    "past_lengths": '"equal"',
+    "cache": "64",
     "causal_only": "True",
     "page_multiple": "16",
     "constant_bias": "True",
@@ -224,7 +227,8 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     if function.is_function:  # an object has attributes of its own, not ours to read
         for attribute, value in function.attributes.items():
             _check_name(name, attribute, value, signature.kind, function.place)
-    given = {name: value for name, value in function.attributes.items() if name in ATTRIBUTES}
+    named = ATTRIBUTES.keys() - ({STATE} - signature.given)  # others than decoders may keep something of theirs there
+    given = {name: value for name, value in function.attributes.items() if name in named}
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
     said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,

@@ -10,7 +10,19 @@ from inspect import Parameter
 from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import BORDERS, EXPRESSED, GIVES, HELD_IN_PAGES, NUMBER, SAID, TABLE, Form
+from attnspec.core.forms import (
+    BESIDE_CACHE,
+    BORDERS,
+    EXPRESSED,
+    GIVES,
+    HELD_IN_CACHE,
+    HELD_IN_PAGES,
+    NUMBER,
+    SAID,
+    STATE,
+    TABLE,
+    Form,
+)
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.other_names import OTHER_NAMES, keyword_for
@@ -30,7 +42,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in eve
 
 
 _SAID: Mapping[Form, frozenset[str]] = {
-    Form.DENSE: frozenset(), Form.PACKED: SAID, Form.PAGED: frozenset({TABLE})}
+    Form.DENSE: frozenset(), Form.PACKED: SAID, Form.PAGED: frozenset({TABLE}),
+    Form.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that it says by other means."""
 
 
@@ -96,6 +109,9 @@ def form_of(names: Collection[str], function: Described, name: str) -> tuple[For
     one of the borders only, or takes what packed arrays have no place for.
     """
     borders = [border for border in BORDERS if border in names]
+    if STATE in names:
+        _check_decoder([*borders, *names], function, name)
+        return Form.DECODER, frozenset({STATE})
     if TABLE in names:
         _check_paged([*borders, *names], function, name)
         return Form.PAGED, frozenset({TABLE})
@@ -119,6 +135,14 @@ def _check_paged(names: Collection[str], function: Described, name: str) -> None
     if unfit := [each for each in names if each != TABLE and each in {*KEYWORDS, *BORDERS} - HELD_IN_PAGES]:
         raise _error(function, f"{name} is paged (it takes {TABLE}) and takes {unfit[0]!r}, which has no place beside "
                                f"pages. A paged function may take {', '.join(sorted(HELD_IN_PAGES))}.")
+
+
+def _check_decoder(names: Collection[str], function: Described, name: str) -> None:
+    """Raise TargetError for a decoder that takes what its cache says, or what has no place beside one."""
+    of_layers = {word.name for word in KEYWORDS.values() if word.required}
+    if unfit := [each for each in names if each in {*KEYWORDS, *BORDERS} - BESIDE_CACHE - of_layers - {STATE}]:
+        raise _error(function, f"{name} is a decoder (it takes {STATE}) and takes {unfit[0]!r}, which has no place "
+                               f"beside a cache. A decoder may take {', '.join(sorted(BESIDE_CACHE))}.")
 
 
 def is_rotary(parameters: Sequence[Parameter]) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
-from attnspec.core.forms import TABLE, Form
+from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, Form
 from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
@@ -18,6 +19,7 @@ from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
+from attnspec.subjects import decoder
 from attnspec.subjects.adapters import failure_of_adapter
 from attnspec.subjects.backward import (
     BackwardPass,
@@ -29,9 +31,9 @@ from attnspec.subjects.backward import (
 from attnspec.subjects.call import Answer, Call, NotDifferentiated, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
-from attnspec.subjects.lower import head_width, lower, misfit
+from attnspec.subjects.lower import Lowered, head_width, lower, misfit
 from attnspec.subjects.manifest import Library
-from attnspec.subjects.packed import pack
+from attnspec.subjects.packed import Packed, pack
 from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
@@ -39,6 +41,9 @@ _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more
 _MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made by packing",
                              Form.PAGED: "a paged function's keys and values are put into pages"}
 """By form, why a subject is not asked about the memory of its arrays."""
+
+_SAID_BY_FORM: Mapping[Form, frozenset[str]] = {Form.PAGED: frozenset({TABLE}), Form.DECODER: HELD_IN_CACHE | {STATE}}
+"""By form, the keywords that are not handed over as they stand in the problem."""
 
 ASKS_LSE = "return_lse"
 
@@ -78,6 +83,8 @@ class Subject:
         """
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
+        if self.declaration.form is Form.DECODER:
+            return self._stepped_answer(problem)
         if self.declaration.kind is Kind.LAYER:
             return self._lowered_answer(problem)
         if self.declaration.form is Form.PACKED:
@@ -87,8 +94,7 @@ class Subject:
         if problem.grad_output is not None:
             return self._differentiated(problem)
         sizes = problem.sizes
-        arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
-        return self._perform(problem, arrays, {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+        return self._perform(problem, _inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def answer_layer(self, problem: LayerProblem) -> Answer:
         """What a layer makes of its own problem. Raises as `answer` does; ValueError for a subject that is no layer."""
@@ -96,9 +102,9 @@ class Subject:
             raise ValueError(f"{self.id}: {reason}")
         sizes, out = problem.sizes, problem.params.get("w_out")
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
-        arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
         params = {"params": problem.params, "heads": problem.heads}
-        return self._perform(problem, arrays, params, (sizes.B, sizes.T, width))
+        first = decoder.FIRST if self.declaration.form is Form.DECODER else {}
+        return self._perform(problem, _inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
 
     def answer_rotary(self, problem: RotaryProblem) -> Answer:
         """What a rotary embedding makes of x (B,H,T,D) at its positions. Raises as `answer` does."""
@@ -159,7 +165,7 @@ class Subject:
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
-        if declaration.form is not Form.DENSE:
+        if declaration.form in _MADE:
             yield _own_layout(problem, _MADE[declaration.form])
         if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
             yield "a page holds a value for every key"
@@ -168,10 +174,12 @@ class Subject:
             yield self.backward.lacks(problem) if self.backward else "" if can_differentiate(declaration) else \
                 self._without_gradients()
         if declaration.kind is Kind.LAYER:
-            yield misfit(sizes, limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
+            yield misfit(_of_call(problem), limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
+        if problem.has_past:
+            yield self._of_past(_of_call(problem))
         yield self._misfit(limits, sizes, given)
         yield self.lacks(frozenset(given))
 
@@ -182,6 +190,12 @@ class Subject:
     def _misfit(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
         reason = limits.misfit_of(sizes.by_axis, keywords)
         return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
+
+    def _of_past(self, call: Sizes) -> str:
+        """What stands against a call of these sizes behind a past."""
+        limits = self.declaration.limits
+        return "" if limits.takes_behind_past(call.T, call.S) else (
+            f"{self.id} takes only as many new keys as queries where there is a past; here {call}")
 
     def _words_for(self, reason: str) -> str:
         """What the function said where it is known to refuse it."""
@@ -227,20 +241,37 @@ class Subject:
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,
             lives_in=self.callee.place if self.described else {}, sizes=self.declaration.sizes)
 
-    def _lowered_answer(self, problem: Problem) -> Answer:
+    def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
+                        more: Mapping[str, object] = MappingProxyType({})) -> Answer:
+        """whole: the problem with its past, where what is lowered is the call alone."""
         lowered = lower(problem, self.declaration.limits)
-        arrays = {"query": lowered.query, "key": lowered.key, "value": lowered.value}
-        params = {"params": lowered.params, "heads": problem.sizes.H}
-        answer = self._perform(problem, arrays, params, lowered.output_shape)
+        params = {"params": lowered.params, "heads": problem.sizes.H, **more}
+        answer = self._perform(whole or problem, _inputs(lowered), params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
     def _spread_answer(self, problem: Problem) -> Answer:
         packed = pack(problem, self.declaration.given)
-        arrays = {"query": packed.query, "key": packed.key, "value": packed.value}
+        arrays = _inputs(packed)
         shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
         answer = self._called(Call(arrays, packed.given, problem.dtype, tuple(shapes.values()), tuple(shapes)))
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
+
+    def _stepped_answer(self, problem: Problem) -> Answer:
+        pattern = decoder.USUAL if problem.cache is None else problem.cache
+        stepped, is_layer = decoder.in_steps(problem, pattern), self.declaration.kind is Kind.LAYER
+        more = decoder.told(stepped, self._arguments)
+        if is_layer:
+            return self._lowered_answer(stepped.last.problem, problem, more)
+        arrays, sizes = _inputs(stepped.last.problem), problem.sizes
+        return self._perform(problem, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+
+    def _arguments(self, problem: Problem) -> decoder.Arguments:
+        """Of one call, as the subject takes it."""
+        if self.declaration.kind is not Kind.LAYER:
+            return _inputs(problem), self._keywords(problem)
+        lowered = lower(problem, self.declaration.limits)
+        return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
 
     def _paged_answer(self, problem: Problem) -> Answer:
         pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL
@@ -276,8 +307,11 @@ class Subject:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
-        """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages are made."""
-        used: dict[str, object] = {name: value for name, value in sorted(problem.given.items()) if name != TABLE}
+        """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages and
+        caches are made.
+        """
+        said = _SAID_BY_FORM.get(self.declaration.form, frozenset())
+        used: dict[str, object] = {name: value for name, value in sorted(problem.given.items()) if name not in said}
         if "mask" in used and self.declaration.limits.bias_is_mask:
             used["bias"] = _as_bias(problem)
             del used["mask"]
@@ -314,6 +348,16 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
 def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
     arrays = (problem.query, problem.key, problem.value)
     return all(array.shape[-1] == 1 or array.strides[-1] == array.itemsize for array in arrays)
+
+
+def _inputs(problem: Problem | LayerProblem | Lowered | Packed) -> Mapping[str, Array]:
+    """Query (B,H,T,D), key and value, in whatever form they are."""
+    return {"query": problem.query, "key": problem.key, "value": problem.value}
+
+
+def _of_call(problem: Problem | LayerProblem) -> Sizes:
+    """The sizes of the call alone: S counts its new keys."""
+    return replace(problem.sizes, S=problem.key.shape[-2])
 
 
 def _own_layout(problem: Problem | LayerProblem, because: str) -> str:

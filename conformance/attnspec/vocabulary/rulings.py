@@ -23,7 +23,7 @@ MUST_SHOW = 2.0
 """A difference of the definitions that is more than so many times both runs' rounding cannot vanish in it."""
 
 ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads", "beyond_length",
-                         "lse_base", "lse_of_hidden_row"]
+                         "lse_base", "lse_of_hidden_row", "overfull_cache", "used_cache"]
 
 
 def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import chance, differentiating, merging, overflow, relations, rulings
+from attnspec.vocabulary import capacity, chance, differentiating, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
@@ -23,6 +23,7 @@ from attnspec.vocabulary.transforms import (
     rotary,
     segments,
     serving,
+    steps,
 )
 
 WORST_CASE = "worst-case rounding bound"
@@ -40,6 +41,7 @@ INSTRUMENTS: Mapping[str, str] = {
     "rows_beyond_follow_convention": "probe of a convention",
     "lse_of_hidden_rows_follows_convention": "probe of a convention", "merges": WORST_CASE, "lse_merges": WORST_CASE,
     "lse_has_its_dtype": EQUALITY, "gradients_have_input_dtypes": EQUALITY, "is_refused": "refusal of the call",
+    "overfull_cache_follows_convention": "probe of a convention", "full_cache_agrees_with_definition": WORST_CASE,
     "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
@@ -77,7 +79,7 @@ TRANSFORMS: Words = _words(
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING, *caches.OF_CACHES,
-    *segments.OF_SEGMENTS, *pages.OF_PAGES, *gradients.OF_GRADIENTS,
+    *segments.OF_SEGMENTS, *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -100,6 +102,7 @@ RELATIONS: Words = _words(
     relations.answers_are_kept,
     overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
+    capacity.overfull_cache_follows_convention, capacity.full_cache_agrees_with_definition,
     merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
     *ROTARY_RELATIONS,
@@ -114,6 +117,7 @@ OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_d
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
+                                 "overfull_cache_follows_convention", "full_cache_agrees_with_definition",
                                  "merges", "lse_merges", "lse_has_its_dtype", "gradients_have_input_dtypes",
                                  "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
 """Relations that only problems of attention itself have."""

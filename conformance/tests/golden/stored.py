@@ -60,6 +60,7 @@ PUTS = (
     Put("numpy/serving", "segments.*"),
     Put("numpy/packed", "packed.*"),
     Put("numpy/paged", "paged.*"),
+    Put("numpy/decoder", "decoder.*"),
     Put("numpy/invariant", "invariance.*"),
     Put("numpy/rotary", "rotary.*"),
     Put("numpy/training", "gradients.*"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.core.forms import TABLE
+from attnspec.core.forms import STATE, TABLE
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import Form, OutputPlace
 from attnspec.scaffold.writing.families import BORN, layer_lines
 from attnspec.scaffold.writing.imports import alias, import_lines
 from attnspec.scaffold.writing.lines import (
@@ -32,7 +32,7 @@ from attnspec.scaffold.writing.lines import (
 from attnspec.scaffold.writing.telling import told
 
 ADAPTER = "attend"
-_STATIC = frozenset({"heads", *OFF.keys() - AXES.keys() - {TABLE}})
+_STATIC = frozenset({"heads", *OFF.keys() - AXES.keys() - {TABLE, STATE}})
 _SHAPES: Mapping[Kind, str] = {
     Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
     Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
@@ -83,11 +83,20 @@ def _attend(form: Form, layer: list[str]) -> list[str]:
     signature = [optional(form, name) for name in words]
     signature[3:3] = ["*"] if len(words) > 3 else []
     array = words_of(form).array
-    returns = f"{array} | tuple[{array}, {array}]" if "return_weights" in form.keywords else array
+    returns = _returned(form, array)
     body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
     shapes = _PAGED if form.parameter(TABLE) else _SHAPES[form.kind]
+    shapes = f"{shapes[:-1]}, and the cache for the next call." if form.cache else shapes
     return [*_decorated(form, words), *broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0),
             f'    """{shapes}"""', *_unused(form), *with_axes(form, body)]
+
+
+def _returned(form: Form, array: str) -> str:
+    """The type of what an adapter returns."""
+    weighs = "return_weights" in form.keywords
+    if form.cache:
+        return "tuple[Any, ...]" if weighs else f"tuple[{array}, Any]"
+    return f"{array} | tuple[{array}, {array}]" if weighs else array
 
 
 def _decorated(form: Form, words: Sequence[str]) -> Iterator[str]:
@@ -142,6 +151,8 @@ def _answer(form: Form) -> Iterator[str]:
         yield f"    return {BORN[form.family].format(whole)}"
     elif reading is None:
         yield from _called(form, "return ")
+    elif form.cache:
+        yield from _with_cache(form, reading)
     elif reading.weights:
         yield from _called(form, "answer = ")
         asked = f"answer{reading.asked}" if reading.asked == reading.path else (
@@ -155,6 +166,17 @@ def _answer(form: Form) -> Iterator[str]:
     else:
         yield from _called(form, "output = ", reading.path)
         yield f"    return {reading.back.text.format('output')}"
+
+
+def _with_cache(form: Form, reading: OutputPlace) -> Iterator[str]:
+    """The output, the weights if they are asked for, and the cache."""
+    yield from _called(form, "answer = ")
+    yield f"    output = answer{reading.path}"
+    if reading.weights:
+        yield from ("    if return_weights:", f"        output = answer{reading.asked}")
+        weights = reading.weights_back.text.format(f"answer{reading.weights}")
+        yield from broken("return (", [reading.back.text.format("output"), weights, f"answer{form.cache}"], ")", 8)
+    yield f"    return {reading.back.text.format('output')}, answer{form.cache}"
 
 
 def _called(form: Form, begin: str, end: str = "") -> Iterator[str]:

@@ -56,6 +56,8 @@ def _output(form: Form) -> Iterator[str]:
         yield f"The output{place} {shape}."
         if reading.weights:
             yield f"Weights are answer{reading.weights}, {reading.weights_back.shape}."
+    if form.cache:
+        yield f"It is a decoder. The cache for its next call is answer{form.cache}."
 
 
 def _given(form: Form) -> Iterator[str]:

@@ -1,0 +1,286 @@
+"""What decoders do wrong: how they store, read and count, by the names of their faults in `cache`."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import acting_on
+from attnspec.faults import serving
+from attnspec.faults import staged as sound
+from attnspec.faults.decoding import (
+    Behind,
+    Held,
+    both,
+    decoder,
+    one_call,
+    recalled,
+    stored,
+    storing,
+    with_cache,
+)
+from attnspec.faults.log_sum import log_sum_exp
+from attnspec.faults.staged import Attend, around, as_attend, attention
+from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.problems.problem import Array
+
+CAPACITY = 12
+"""Slots of a cache that is too small for some."""
+
+_NOTHING_HIDDEN: Mapping[str, Any] = {**acting_on(Acts.VISIBILITY), "bias": None}
+
+
+def _empty(like: Array, slots: int) -> Array:
+    """Slots (B,Hkv,slots,·) that were never written."""
+    return np.zeros((*like.shape[:2], slots, like.shape[3]), like.dtype)
+
+
+def over_the_last(old: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,·): new ones begin in the last slot that is taken, and one is left empty behind them."""
+    return both(both(old[:, :, :-1], new), _empty(old, 1))
+
+
+def one_slot_late(old: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,·): new ones begin one slot further on, and the last has no room."""
+    return both(both(old, _empty(old, 1)), new[:, :, :-1])
+
+
+def never_written(old: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,·): room is made for the new ones."""
+    return both(old, _empty(old, new.shape[2]))
+
+
+def of_first_entry(old: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,·): what the first batch entry brings is stored for all."""
+    return both(old, np.broadcast_to(new[:1], new.shape))
+
+
+def first_lost(held: Held | None, call: HandedOver) -> Held:
+    """The first position of a sequence stays empty."""
+    made = stored(held, call)
+    if held is not None:
+        return made
+    key, value = (both(_empty(array, 1), array[:, :, 1:]) for array in (made.key, made.value))
+    return Held(key, value, made.ends)
+
+
+def new_only(held: Held | None, call: HandedOver) -> Held:
+    """As many slots as there should be, all but those of this call empty."""
+    return stored(held, call) if held is None else storing(lambda old, new: both(_empty(old, old.shape[2]), new))(
+        held, call)
+
+
+def eight_bits(array: Array) -> Array:
+    """(B,Hkv,S,·) in whole steps of a 127th of the largest number of a head."""
+    wide = array.astype(np.float64)
+    step = np.abs(wide).max(axis=(2, 3), keepdims=True, initial=0) / 127
+    return (np.round(wide / np.where(step == 0, 1, step)) * step).astype(array.dtype)
+
+
+def grouped_by_turns(held: Held, call: HandedOver) -> HandedOver:
+    """Past heads are repeated one after the other, new ones each beside itself."""
+    H, Hkv = call.query.shape[1], call.key.shape[1]
+    past = {name: np.take(array, np.arange(H) % Hkv, axis=1)
+            for name, array in (("past_key", held.key), ("past_value", held.value))}
+    return call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **past)
+
+
+def at(place: Callable[[Held], int]) -> Behind:
+    """Queries count from another place behind a cache."""
+    return lambda held: {"start": lambda _: place(held)}
+
+
+def at_for_chunks(held: Held) -> dict[str, Any]:
+    """Several queries count from the first key of all."""
+    return {"start": lambda work: held.count if work.shape[2] == 1 else 0}
+
+
+def near_by(change: Callable[[Held, Work, Array], Array]) -> Behind:
+    """Another window (T,S) behind a cache, where it has a left bound."""
+    def behind(held: Held) -> dict[str, Any]:
+        def near(work: Work) -> Array:
+            """(T,S)."""
+            is_bounded = work.window is not None and work.window[0] is not None
+            return change(held, work, sound.near(work)) if is_bounded else sound.near(work)
+        return {"near": near}
+    return behind
+
+
+def _ring(work: Work) -> int:
+    """How many keys a window needs: those to its left, and the query's own."""
+    left, _ = work.window or (None, None)
+    assert left is not None  # it is asked of such windows only
+    return left + 1
+
+
+def rolls_early(held: Held, work: Work, near: Array) -> Array:
+    """(T,S): the oldest key in the window is gone."""
+    return near & (np.arange(work.shape[3]) > held.count - _ring(work) + 1)
+
+
+def chunk_overwrites(held: Held, work: Work, near: Array) -> Array:
+    """(T,S): the keys of a chunk stand in the ring before its first query looks."""
+    kept = np.arange(work.shape[3]) > work.shape[3] - 1 - _ring(work)
+    return near & (kept | (np.arange(work.shape[3]) >= held.count))
+
+
+def clamped(held: Held, work: Work, near: Array) -> Array:
+    """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
+    places = np.arange(work.shape[3])
+    in_ring = (places < _ring(work) - 1) | (places == held.count - 1) | (places >= held.count)
+    return in_ring & np.ones_like(near) if held.count > _ring(work) else near
+
+
+def whole_chunk(held: Held, work: Work, near: Array) -> Array:
+    """(T,S): each query sees all that the window of its chunk's first query holds."""
+    return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
+
+
+def of_new(held: Held) -> dict[str, Any]:
+    """The log-sum-exp is that of the new keys, and of a sink."""
+    return {"lse": lambda logits, _: log_sum_exp(logits[..., held.count:])}
+
+
+def _slots_seen(work: Work) -> Array | None:
+    """Sinks (H,) that weigh as much as three keys of zeros do, beside those there are."""
+    spare = np.log(3.0)
+    return np.full(work.shape[1], spare) if work.sinks is None else np.logaddexp(work.sinks, spare)
+
+
+def unwritten_seen(_: Held) -> dict[str, Any]:
+    """Three slots that are not yet written are attended to where nothing but the number of keys hides them."""
+    def join(logits: Array, work: Work) -> Array:
+        """(B,H,T,S+1), a column for the slots."""
+        is_open = work.mask is None and not work.causal and work.window is None
+        return serving.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
+    return {"join": join}
+
+
+def first_length(held: Held, call: HandedOver) -> HandedOver:
+    """Behind a cache, all batch entries have the number of keys of the first."""
+    lengths = call.key_lengths
+    return recalled(held, call.but(key_lengths=None if lengths is None else np.full_like(lengths, lengths[0])))
+
+
+def ignored(_: Held) -> dict[str, Any]:
+    """No key of the cache is seen by several queries."""
+    def own(work: Work) -> Array:
+        """(B,1,1,S)."""
+        is_new = np.arange(work.shape[3]) >= serving.start(work)
+        return serving.own_keys(work) & (is_new | (work.shape[2] == 1))
+    return {"own_keys": own}
+
+
+def one_buffer() -> Attend:
+    """All sequences are written to one buffer; a cache says how much of it is taken."""
+    buffer: dict[str, Array] = {}
+
+    def answered(call: HandedOver) -> Answer:
+        """As a decoder does."""
+        held, alone = call.cache, call.but(cache=None)
+        if held is not None:
+            for name in ("key", "value"):
+                mine, shared = getattr(held, name), buffer[name]
+                common = min(mine.shape[2], shared.shape[2])
+                if mine.shape[:2] == shared.shape[:2]:
+                    mine[:, :, :common] = shared[:, :, :common]
+        answer = one_call(held, alone)
+        buffer.update(key=answer[-1].key, value=answer[-1].value)
+        return with_cache(answer[:-1], replace(answer[-1], key=answer[-1].key.copy(), value=answer[-1].value.copy()))
+    return as_attend(answered)
+
+
+def not_cleared() -> Attend:
+    """A sequence that begins finds the first slot of the last one taken, and does not write to it."""
+    last: dict[str, Array] = {}
+
+    def keep(held: Held | None, call: HandedOver) -> Held:
+        """With the first slot as it was left."""
+        made = stored(held, call)
+        for name in ("key", "value") if held is None else ():
+            array = getattr(made, name).copy()
+            shape = array[:, :, :1].shape
+            if array.shape[2] and name in last and last[name].shape == shape and last[name].dtype == array.dtype:
+                array[:, :, :1] = last[name]
+            last[name] = getattr(call, name)[:, :, :1].copy()
+            made = replace(made, **{name: array})
+        return made
+    return decoder(keep)()
+
+
+def one_counter() -> Attend:
+    """The number of tokens so far is counted for all sequences together."""
+    count = [0]
+
+    def answered(call: HandedOver) -> Answer:
+        """As a decoder does."""
+        held, alone = call.cache, call.but(cache=None)
+        place, count[0] = (0, 0) if held is None else (count[0], count[0])
+        count[0] += call.key.shape[2]
+        return one_call(held, alone, behind=lambda _: {"start": lambda _: place})
+    return as_attend(answered)
+
+
+def in_place(held: Held | None, call: HandedOver) -> Held:
+    """The cache that was handed over grows, and is handed back."""
+    made = stored(held, call)
+    if held is None:
+        return made
+    held.key, held.value, held.ends = made.key, made.value, made.ends
+    return held
+
+
+def last_slot_changed(held: Held | None, call: HandedOver) -> Held:
+    """The new cache is made from the old one's buffer, whose last slot is written to."""
+    made = stored(held, call)
+    if held is not None:
+        held.key[:, :, -1:], held.value[:, :, -1:] = call.key[:, :, :1], call.value[:, :, :1]
+    return made
+
+
+def _full(held: Held | None, call: HandedOver) -> bool:
+    return (0 if held is None else held.count) + call.key.shape[2] > CAPACITY
+
+
+def when_full(otherwise: Callable[[Held | None, HandedOver], Answer]) -> Callable[[], Attend]:
+    """Something else where the cache has no room."""
+    def answered(call: HandedOver) -> Answer:
+        """As a decoder does."""
+        held, alone = call.cache, call.but(cache=None)
+        return otherwise(held, alone) if _full(held, alone) else one_call(held, alone)
+    return around(answered)
+
+
+def over_the_end(held: Held | None, call: HandedOver) -> Answer:
+    """What has no room is written over the last slot."""
+    whole = stored(held, call)
+    cut = {name: both(array[:, :, : CAPACITY - 1], array[:, :, -1:]) for name, array in
+           (("key", whole.key), ("value", whole.value))}
+    return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
+
+
+def oldest_dropped(held: Held | None, call: HandedOver) -> Answer:
+    """The oldest keys make room, and nobody is told."""
+    whole = stored(held, call)
+    cut = {name: array[:, :, -CAPACITY:] for name, array in (("key", whole.key), ("value", whole.value))}
+    return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
+
+
+def mute(held: Held | None, call: HandedOver) -> Answer:  # noqa: ARG001  (the same parameters for all)
+    """A refusal that says nothing."""
+    raise IndexError
+
+
+def refuses_early(call: HandedOver) -> Answer:
+    """The last slot counts as taken."""
+    held, alone = call.cache, call.but(cache=None)
+    if (0 if held is None else held.count) + call.key.shape[2] >= CAPACITY:
+        raise ValueError("the cache is full")
+    return one_call(held, alone)

@@ -1,0 +1,52 @@
+"""A callee that hands back a cache is called step after step: which parameter takes it, where in the answer it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from attnspec.core.forms import BESIDE_CACHE, STATE
+from attnspec.core.nouns import Kind
+from attnspec.problems.caches import divided
+from attnspec.problems.problem import Problem
+from attnspec.scaffold.form import Form, Passed
+from attnspec.scaffold.lookup import TheirParameter, theirs
+from attnspec.scaffold.probe_problems import CROSS, problem_of
+from attnspec.scaffold.trial_adapter import Trier
+
+PATHS = ("[-1]", "[1]", ".cache", ".past_key_values", ".past_key_value", '["cache"]')
+"""Where in an answer a cache may be, the likeliest first."""
+
+EQUAL = {"past_lengths": "equal"}
+
+
+def stepping(form: Form, called: tuple[TheirParameter, ...], trier: Trier) -> Form:
+    """The form as a decoder, if it is right behind what its last call handed back; else the form as it is."""
+    if form.reading is None or form.arrangement.mapped or not set(form.keywords) <= BESIDE_CACHE:
+        return form
+    found = next((each for each in _decoders(form, called) if _is_right(each, trier)), None)
+    if found is None:
+        return form
+    is_free = not form.attends_to_itself and _is_right(found, trier, past=CROSS.S - CROSS.T - 1)
+    return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
+
+
+def _decoders(form: Form, called: tuple[TheirParameter, ...]) -> Iterator[Form]:
+    """With each parameter that may be a cache, and each place where the next one may be."""
+    limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
+    for parameter in theirs(STATE, called):
+        passed = (*form.passed, Passed(STATE, parameter.name, STATE))
+        given = {name: text for name, text in form.given.items() if name != parameter.name or form.by_position}
+        for path in PATHS:
+            yield from (replace(form, passed=passed, given=given, cache=path, compiled=compiled, limits=limits)
+                        for compiled in dict.fromkeys((form.compiled, False)))
+
+
+def _is_right(form: Form, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
+    """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
+    sizes = replace(CROSS, H=1, Hkv=1) if form.limits.get("single_head") else CROSS
+    problem = problem_of(Kind.ATTENTION, sizes, form.dtype)
+    assert isinstance(problem, Problem)  # it is what was asked for
+    posed = divided(problem.but(causal=bool(form.limits.get("causal_only"))), past)
+    scale = trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
+    return trier.is_right(form, posed, scale)
