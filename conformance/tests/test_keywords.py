@@ -94,6 +94,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/grad_output.py": "backward passes that lose it",
         "faults/gradient_threads.py": "real mistakes with it",
         "faults/decoding_mistakes.py": "a decoder that has one for all entries",
+        "kernels/called.py": "the arrays of a benchmark that it becomes",
     },
     "query_lengths": {
         "core/keywords.py": "its field",
@@ -152,6 +153,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dense.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
+        "kernels/called.py": "an output of a benchmark's kernels",
     },
     "past_key": {
         "core/keywords.py": "its field",
@@ -168,6 +170,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/decoding.py": "what a cache holds",
         "faults/decoding_mistakes.py": "what it holds wrongly",
         "faults/sound_decoder.py": "what a cache holds in sound formulations",
+        "scaffold/decoders.py": "where in an answer a cache is found",
     },
     "past_value": {
         "core/keywords.py": "its field",
@@ -223,6 +226,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/transforms/pages.py": "its words",
         "faults/fault.py": "the stage of its faults",
         "faults/block_table.py": "its faults",
+        "kernels/called.py": "the arrays of a benchmark that it becomes",
     },
     "grad_output": {
         "core/keywords.py": "its field",

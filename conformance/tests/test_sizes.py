@@ -195,8 +195,9 @@ def test_what_compiles_is_put_few_shapes_by_all_clauses_together(effort: Effort)
 
 def test_a_subject_of_square_problems_is_dealt_square_ones() -> None:
     rows = dealt(plan(limits=Limits(self_attention_only=True)))
-    assert all(sizes.T == sizes.S and sizes.Hkv == sizes.H for each in rows.values() for sizes in each)
-    assert sum(map(bool, rows.values())) > 30
+    alone = {demand: each for demand, each in rows.items() if "past_key" not in demand.domain.always}
+    assert all(sizes.T == sizes.S and sizes.Hkv == sizes.H for each in alone.values() for sizes in each)
+    assert sum(map(bool, alone.values())) > 30
 
 
 @pytest.mark.parametrize("effort", Effort)
