@@ -90,6 +90,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/mechanisms.py": "real mistakes with it",
         "faults/grad_output.py": "backward passes that lose it",
         "faults/gradient_threads.py": "real mistakes with it",
+        "kernels/called.py": "the arrays of a benchmark that it becomes",
     },
     "query_lengths": {
         "core/keywords.py": "its field",
@@ -147,6 +148,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dense.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
+        "kernels/called.py": "an output of a benchmark's kernels",
     },
     "past_key": {
         "core/keywords.py": "its field",
@@ -211,6 +213,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/transforms/pages.py": "its words",
         "faults/fault.py": "the stage of its faults",
         "faults/block_table.py": "its faults",
+        "kernels/called.py": "the arrays of a benchmark that it becomes",
     },
     "grad_output": {
         "core/keywords.py": "its field",
