@@ -159,9 +159,10 @@ def flashinfer_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     def make_eval(status: str, device: str, log_path: str, correctness: Tensor = None, extra_msg: str = "") -> Tensor:
         return SimpleNamespace(status=status, device=device, log=extra_msg, correctness=correctness, path=log_path)
 
-    contents = {"bench.evaluators.default": {"DefaultEvaluator": Default}, "bench.utils": {"make_eval": make_eval},
-                "data": {"Correctness": SimpleNamespace, "EvaluationStatus": SimpleNamespace(
-                    INCORRECT_NUMERICAL="INCORRECT_NUMERICAL", RUNTIME_ERROR="RUNTIME_ERROR")}}
+    status = SimpleNamespace(INCORRECT_NUMERICAL="INCORRECT_NUMERICAL", RUNTIME_ERROR="RUNTIME_ERROR")
+    contents: dict[str, dict[str, Any]] = {
+        "bench.evaluators.default": {"DefaultEvaluator": Default}, "bench.utils": {"make_eval": make_eval},
+        "data": {"Correctness": SimpleNamespace, "EvaluationStatus": status}}
     for name in ("", "bench", "bench.evaluators", *contents):
         module = ModuleType(".".join(filter(None, ("flashinfer_bench", name))))
         module.__dict__.update(contents.get(name, {}))

@@ -14,11 +14,11 @@ SLOTS = 128
 
 
 class Cache(NamedTuple):
-    """Buffers (B,Hkv,SLOTS,D) and (B,Hkv,SLOTS,Dv), allocated once, of which the first `count` slots are taken."""
+    """Buffers (B,Hkv,SLOTS,D) and (B,Hkv,SLOTS,Dv), allocated once, of which the first `taken` slots are in use."""
 
     key: Array
     value: Array
-    count: int
+    taken: int
 
 
 def attention(query: Array, key: Array, value: Array, cache: Cache | None, *, mask: Array | None = None,
@@ -29,17 +29,21 @@ def attention(query: Array, key: Array, value: Array, cache: Cache | None, *, ma
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), a log-sum-exp (B,H,T) if asked for, and the
     cache with the new keys. Raises ValueError where it has no room for them.
     """
-    held = cache or Cache(*(np.empty((*new.shape[:2], SLOTS, new.shape[3]), new.dtype) for new in (key, value)), 0)
-    end = held.count + key.shape[2]
+    held = cache or Cache(_buffer(key), _buffer(value), 0)
+    end = held.taken + key.shape[2]
     if end > SLOTS:
         raise ValueError(f"the cache has {SLOTS} slots, and {end} keys do not fit")
-    stored = Cache(_written(held.key, key, held.count), _written(held.value, value, held.count), end)
-    past = (buffer[:, :, :held.count] for buffer in held[:2])
+    stored = Cache(_written(held.key, key, held.taken), _written(held.value, value, held.taken), end)
     answer = serving.attention(
         query, key, value, mask=mask, bias=bias, causal=causal, scale=scale, window=window, softcap=softcap,
         key_lengths=key_lengths, sinks=sinks, return_lse=return_lse, alibi_slopes=alibi_slopes,
-        **dict(zip(("past_key", "past_value"), past)))
+        past_key=held.key[:, :, :held.taken], past_value=held.value[:, :, :held.taken])
     return (*answer, stored) if return_lse else (answer, stored)
+
+
+def _buffer(new: Array) -> Array:
+    """An empty buffer (B,Hkv,SLOTS,·) for entries (B,Hkv,S,·)."""
+    return np.empty((*new.shape[:2], SLOTS, new.shape[3]), new.dtype)
 
 
 def _written(buffer: Array, new: Array, first: int) -> Array:
@@ -64,9 +68,10 @@ def layer(query: Array, key: Array, value: Array, cache: tuple[Array, Array] | N
     past_key, past_value = cache or (None, None)
     answer = serving.attention(query, key, value, mask=mask, bias=None if bias is None else bias.astype(wide),
                                causal=causal, past_key=past_key, past_value=past_value)
+    assert isinstance(answer, np.ndarray)  # nothing else was asked for
     merged = answer.swapaxes(1, 2).reshape(*query.shape[:1], query.shape[2], -1)
-    stored = (key, value) if cache is None else tuple(
-        np.concatenate(pair, axis=2) for pair in ((cache[0], key), (cache[1], value)))
+    stored = (key, value) if cache is None else (
+        np.concatenate((cache[0], key), axis=2), np.concatenate((cache[1], value), axis=2))
     return (merged @ params["w_out"] + params["b_out"]).astype(dtype), stored
 
 
