@@ -1,4 +1,4 @@
-"""A callee that hands back a cache is called step after step: which parameter takes it, where in the answer it is."""
+"""A callee that hands its cache back is called step after step: which parameter takes it, and where it is returned."""
 
 from __future__ import annotations
 
