@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 
 from attnspec.core.declaration import Declaration, Deviation, Variant
 from attnspec.core.errors import ManifestError, Place, quoted
+from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
@@ -36,7 +37,7 @@ FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
             "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
-            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward", *DECLARED)
+            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward", "made", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
@@ -208,7 +209,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     adapters = None if library.program else folder
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
     declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
-                          precision_on=read_precision_on(fields),
+                          precision_on=read_precision_on(fields), made=_made(fields),
                           deviations=tuple(_deviation(inner, folder) for inner in
                                            fields.each("deviations", "a deviation", optional=True)))
     return Registered(
@@ -240,6 +241,16 @@ def _function(fields: Fields, folder: Path | None) -> str:
         adapters = [path.stem for path in folder.glob("*.py")]
         raise ManifestError.unknown(f"adapter in {shown(folder)}", adapter, adapters, where=fields.place("function"))
     return function
+
+
+def _made(fields: Fields) -> tuple[str, ...]:
+    """The variants that attnspec makes itself where it audits the subject. Raises ManifestError for one there is not."""
+    names = fields.texts("made", ())
+    for at, name in enumerate(names):
+        if name not in MADE:
+            raise ManifestError.unknown("variant that attnspec makes", name, MADE,
+                                        where=fields.mapping["made"].place_of(at))
+    return names
 
 
 def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
