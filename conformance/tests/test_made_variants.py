@@ -164,17 +164,25 @@ def test_a_sound_function_of_jax_is_the_same_in_every_form(tmp_path: Path, form:
     assert (outcome.verdict, outcome.reason) == (Verdict.HELD, "")
 
 
-@pytest.mark.parametrize(("name", "form", "recipe", "verdict", "says"), [
-    ("another_when_traced", "compile", MASKED, Verdict.VIOLATED, "output by jax.jit should be that without: "),
-    ("another_when_traced", "export", MASKED, Verdict.VIOLATED, "output by jax.export should be that without: "),
-    ("maps", "vmap", PLAIN, Verdict.VIOLATED, "output by jax.vmap should be that without: "),
-    ("asks_numbers", "compile", PLAIN, Verdict.INAPPLICABLE, "jax.jit refuses it (ConcretizationTypeError: "),
-    ("sound", "onnx", PLAIN, Verdict.INAPPLICABLE, "the export to ONNX refuses it (JAX itself exports no ONNX)")])
-def test_a_form_of_jax_that_differs_or_is_refused_is_told(
-        tmp_path: Path, name: str, form: str, recipe: str, verdict: Verdict, says: str) -> None:
+@pytest.mark.parametrize(("name", "form", "recipe", "says"), [
+    ("another_when_traced", "compile", MASKED, "output by jax.jit should be that without: "),
+    ("another_when_traced", "export", MASKED, "output by jax.export should be that without: "),
+    ("maps", "vmap", PLAIN, "output by jax.vmap should be that without: ")])
+def test_a_form_of_jax_that_differs_is_convicted(
+        tmp_path: Path, name: str, form: str, recipe: str, says: str) -> None:
     pytest.importorskip("jax")
     outcome = put(tmp_path, name, form, recipe, lift="jax")
-    assert outcome.verdict is verdict
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.reason.startswith(says)
+
+
+@pytest.mark.parametrize(("name", "form", "says"), [
+    ("asks_numbers", "compile", "jax.jit refuses it (ConcretizationTypeError: "),
+    ("sound", "onnx", "the export to ONNX refuses it (JAX itself exports no ONNX)")])
+def test_a_form_that_jax_refuses_does_not_apply(tmp_path: Path, name: str, form: str, says: str) -> None:
+    pytest.importorskip("jax")
+    outcome = put(tmp_path, name, form, PLAIN, lift="jax")
+    assert outcome.verdict is Verdict.INAPPLICABLE
     assert outcome.reason.startswith(says)
 
 
@@ -184,7 +192,7 @@ def test_few_shapes_are_asked_of_what_compiles(tmp_path: Path) -> None:
     plan = Plan((f"{file}:sound",), variants=("export",), profiles=("variants",), effort=Effort.QUICK, lift="torch")
     outcome = Engine(plan).try_item(Item(plan.targets[0], "variants.exported", "float32"))
     assert outcome.verdict is Verdict.HELD
-    assert 0 < outcome.cases <= 5  # noqa: PLR2004  (as many as a manifest's variants that compile)
+    assert 0 < outcome.cases <= 5
 
 
 def clauses_of(**plan: object) -> set[str]:
@@ -215,7 +223,7 @@ def test_an_audit_asks_for_the_variants_that_a_manifest_names(tmp_path: Path) ->
     plan = Plan(("mine/a",), implementations=(str(tmp_path),), variants=(AS_DECLARED,))
     assert {item.clause for item in Engine(plan).items() if item.clause.startswith("variants.")} == {"variants.mapped"}
     manifest.write_text(manifest.read_text().replace("vmap", "vmapp"))
-    with pytest.raises(ManifestError, match="'vmapp' is not a known variant that attnspec makes. Did you mean 'vmap'"):
+    with pytest.raises(ManifestError, match=r"'vmapp' is not a known variant that attnspec makes\. Did you mean"):
         registered((str(tmp_path),), library="mine")
 
 
@@ -241,7 +249,7 @@ def test_a_form_is_not_another_with_gradients_of_its_own() -> None:
 
 def test_names_of_variants_are_read_with_commas_and_alone() -> None:
     assert read_variants(["compile, vmap", "compile"]) == ("compile", "vmap")
-    with pytest.raises(UsageError, match="'vmpa' is not a known variant. Did you mean 'vmap'"):
+    with pytest.raises(UsageError, match=r"'vmpa' is not a known variant\. Did you mean 'vmap'"):
         read_variants(["compile,vmpa"])
 
 

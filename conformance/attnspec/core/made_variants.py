@@ -54,7 +54,7 @@ def read_variants(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def forms_asked(plan: Plan, declared: Iterable[str] = ()) -> frozenset[str]:
-    """The forms that a plan asks for: those that it names; else all where it names the profile, or clauses of the theme.
+    """The forms that a plan asks for: those that it names; else all, if it names the profile or clauses of the theme.
 
     declared: of a subject, the variants that its manifest asks for.
     """

@@ -113,9 +113,10 @@ class Engine:
                         if _is_put(clause.id, dtype))
 
     def compiles(self, target: str) -> bool:
-        """Whether some variant of a target compiles, as its manifest says."""
+        """Whether some variant of a target compiles, as its manifest says, or one that attnspec makes itself is asked."""
         found = self._registered(target)
-        return bool(self._of_variants(target)) or found is not None and any(variant.compiles for variant in found.declaration.variants.values())
+        is_declared = found is not None and any(each.compiles for each in found.declaration.variants.values())
+        return is_declared or bool(self._of_variants(target))
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
-from attnspec.core.gradient_keywords import GRAD, POOL
-from attnspec.core.made_variants import FORMS, forms_asked
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
@@ -19,6 +16,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.engine.asked import as_asked, as_put
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.known_failures import listed
 from attnspec.engine.pictures import drawn_of, drawn_with_room
@@ -33,7 +31,6 @@ from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.made import with_made
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed, with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
@@ -70,13 +67,7 @@ def summon(target: str, plan: Plan) -> Subject:
         with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
             check_axes(subject, target=importable(target))
             subject = with_refusals(subject)
-    subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
-    return subject.with_gradients if _asks_gradients(plan) else subject
-
-
-def _asks_gradients(plan: Plan) -> bool:
-    """Whether a run asks frameworks for gradients: of those who have a backward pass of their own every run does."""
-    return POOL in plan.profiles or any(name.partition(".")[0] == POOL for name in plan.clauses)
+    return as_asked(subject, plan)
 
 
 class SubjectRun:
@@ -133,7 +124,7 @@ class SubjectRun:
         if self.plan.is_brief and not is_due(clause, dtype, self.plan.effort, self.subject.declaration.dtypes,
                                              is_brief=True):
             return self._inapplicable(check, dtype, PUT_ONCE.format(first_of(self.subject.declaration.dtypes).value))
-        if reason := check.lacking(self._put_on_trial(check)):
+        if reason := check.lacking(as_put(self.subject, check)):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
@@ -159,17 +150,9 @@ class SubjectRun:
             evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
         raise AssertionError("the last trial takes refusals for failures")
 
-    def _put_on_trial(self, check: Check) -> Subject:
-        """The subject; where a form of it is asked for gradients, the plain function is, too."""
-        return self._with_gradients if check.clause.made and GRAD in check.needs else self.subject
-
     def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
-        evaluator, subject = self.evaluator(dtype), self._put_on_trial(check)
+        evaluator, subject = self.evaluator(dtype), as_put(self.subject, check)
         return evaluator if subject is self.subject else evaluator.within(subject)
-
-    @cached_property
-    def _with_gradients(self) -> Subject:
-        return self.subject.with_gradients
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
@@ -236,8 +219,9 @@ class SubjectRun:
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
-        A known deviation is told in its listing, and of a form that compiles each case is a program. At a glance only the first failure is located, and nothing else is
-        diagnosed but a missing lift: a third of a subject's time; whoever replays the case is told.
+        A known deviation is told in its listing, and of a form that compiles each case is a program. At a glance only
+        the first failure is located, and nothing else is diagnosed but a missing lift: a third of a subject's time;
+        whoever replays the case is told.
         """
         if not trial.shrinks or not evidence.recipe or trial.is_sparing:
             return evidence

@@ -1,4 +1,4 @@
-"""Functions that are sound, but not in a form that a framework makes of them: compiled, exported, mapped, recomputed."""
+"""Functions that are sound, but not in a form that a framework makes: compiled, exported, mapped, recomputed."""
 
 # mypy: no-warn-return-any
 # (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attnspec.core.made_variants import MadeForm
+from attnspec.core.nouns import DType
 from attnspec.faults import backward_edits as edit
 from attnspec.faults.backward import Reread, as_backward
 from attnspec.faults.fault import Fault, Stage, WrongForm
@@ -71,15 +72,9 @@ def _mask_of_first(mask: Array) -> Array:
     return _of_first(mask) if mask.ndim == len("BHTS") else mask
 
 
-def _fault(form: MadeForm, name: str, stage: Stage, story: str, reach: str, make: Callable[[], Attend],
-           link: str = "") -> Fault:
-    return Fault(name, stage, story, reach, staged(), link, made=WrongForm(form, make))
-
-
-def _of_gradients(form: MadeForm, name: str, story: str, reach: str, reread: Reread, link: str = "") -> Fault:
-    """The forward pass is sound in every form, and so is the backward pass of the plain function."""
-    return Fault(name, Stage.GRAD_OUTPUT, story, reach, staged(), link, backward=as_backward,
-                 made=WrongForm(form, staged(), lambda: as_backward(reread=reread)))
+def _backward(form: MadeForm, reread: Reread) -> WrongForm:
+    """The forward pass is sound in this form, too."""
+    return WrongForm(form, staged(), lambda: as_backward(reread=reread))
 
 
 def _dropped_anew(call: HandedOver) -> HandedOver:
@@ -91,41 +86,43 @@ def _dropped_anew(call: HandedOver) -> HandedOver:
 _LSG = "https://github.com/ccdv-ai/convert_checkpoint_to_lsg/issues/15"
 
 FAULTS: tuple[Fault, ...] = (
-    _fault("compile", "compiled_for_first_shape", Stage.STATE,
-           "The compiled program is that of the first shape, and is used for the next one.",
-           "a second shape, compiled", around(_at_first_length), link="https://github.com/pytorch/pytorch/issues/148545"),
-    _fault("compile", "compiled_value_kept", Stage.STATE,
-           "The values are a constant of the compiled program: those with which it was traced.", "compiled",
-           around(_value_of_trace)),
-    _fault("compile", "compiled_mask_dropped", Stage.MASK,
-           "A branch for the case that a compiler traces the function leaves the mask out.", "a mask, compiled",
-           staged(masked=lambda work: np.ones(work.shape, bool))),
-    _of_gradients("compile", "compiled_backward_unmasked", "The compiled backward pass does not see the mask.",
-                  "gradients of a mask, compiled", edit.without("mask")),
-    _fault("export", "exported_branch_taken_once", Stage.CAUSAL,
-           "A branch on the number of keys is taken once, at the export.", "causal with more keys, exported",
-           around(_branch_of_trace), link=_LSG),
-    _fault("export", "exported_mask_constant", Stage.MASK,
-           "The mask is a constant of the exported program: that with which it was traced.", "a mask, exported",
-           _with_mask(_traced)),
-    _fault("onnx", "onnx_scale_constant", Stage.SCALE,
-           "The exported operator has no scale, so that its default is used.", "an explicit scale, in ONNX",
-           around(_scale_of_trace)),
-    _fault("vmap", "mapped_first_entry", Stage.HEADS,
-           "The rule for the mapped axis gives all entries the keys and values of the first.", "B > 1, mapped",
-           around(_first_entry)),
-    _fault("vmap", "mapped_mask_of_first", Stage.MASK,
-           "The mask is not mapped along with the queries: all entries have that of the first.",
-           "masks that differ along the batch, mapped", _with_mask(_mask_of_first),
-           link="https://github.com/pytorch/pytorch/issues/151561"),
-    _fault("vmap", "mapped_lengths_of_first", Stage.KEY_LENGTHS,
-           "The lengths are not mapped along with the queries.", "lengths that differ, mapped",
-           around(_lengths_of_first)),
-    _of_gradients("checkpoint", "recomputed_dropout_drawn_anew",
-                  "What is computed again for the backward pass has another draw of dropout.",
-                  "gradients, recomputed", _dropped_anew,
-                  link="https://github.com/allenai/OLMo-core/pull/828"),
-    _of_gradients("checkpoint", "recomputed_without_mask",
-                  "The mask is not handed over to what is computed again.", "gradients of a mask, recomputed",
-                  edit.without("mask")),
+    Fault("compiled_for_first_shape", Stage.STATE,
+          "The compiled program is that of the first shape, and is used for the next one.", "more keys, compiled",
+          staged(), link="https://github.com/pytorch/pytorch/issues/148545",
+          made=WrongForm("compile", around(_at_first_length))),
+    Fault("compiled_value_kept", Stage.STATE,
+          "The values are a constant of the compiled program: those with which it was traced.", "compiled", staged(),
+          made=WrongForm("compile", around(_value_of_trace))),
+    Fault("compiled_mask_dropped", Stage.MASK,
+          "A branch for the case that a compiler traces the function leaves the mask out.", "a mask, compiled",
+          staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
+    Fault("compiled_backward_unmasked", Stage.GRAD_OUTPUT, "The compiled backward pass does not see the mask.",
+          "gradients of a mask, compiled", staged(), backward=as_backward,
+          made=_backward("compile", edit.without("mask"))),
+    Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
+          "causal with more keys, exported", staged(), link=_LSG,
+          made=WrongForm("export", around(_branch_of_trace))),
+    Fault("exported_mask_constant", Stage.MASK,
+          "The mask is a constant of the exported program: that with which it was traced.", "a mask, exported",
+          staged(), made=WrongForm("export", _with_mask(_traced))),
+    Fault("onnx_scale_constant", Stage.SCALE, "The exported operator has no scale, so that its default is used.",
+          "an explicit scale, in ONNX", staged(), made=WrongForm("onnx", around(_scale_of_trace)),
+          equivalents=dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "ONNX is asked at float32 and float64 alone")),
+    Fault("mapped_first_entry", Stage.HEADS,
+          "The rule for the mapped axis gives all entries the keys and values of the first.", "B > 1, mapped",
+          staged(), made=WrongForm("vmap", around(_first_entry))),
+    Fault("mapped_mask_of_first", Stage.MASK,
+          "The mask is not mapped along with the queries: all entries have that of the first.",
+          "masks that differ along the batch, mapped", staged(),
+          link="https://github.com/pytorch/pytorch/issues/151561",
+          made=WrongForm("vmap", _with_mask(_mask_of_first))),
+    Fault("mapped_lengths_of_first", Stage.KEY_LENGTHS, "The lengths are not mapped along with the queries.",
+          "lengths that differ, mapped", staged(), made=WrongForm("vmap", around(_lengths_of_first))),
+    Fault("recomputed_dropout_drawn_anew", Stage.GRAD_OUTPUT,
+          "What is computed again for the backward pass has another draw of dropout.", "gradients, recomputed",
+          staged(), link="https://github.com/allenai/OLMo-core/pull/828", backward=as_backward,
+          made=_backward("checkpoint", _dropped_anew)),
+    Fault("recomputed_without_mask", Stage.GRAD_OUTPUT,
+          "The mask is not handed over to what is computed again.", "gradients of a mask, recomputed", staged(),
+          backward=as_backward, made=_backward("checkpoint", edit.without("mask"))),
 )

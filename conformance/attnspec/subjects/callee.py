@@ -171,8 +171,8 @@ class Hosted:
 
     def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
-        shapes = (array.shape for array in call.arrays.values())
-        return self.number, call.dtype, frozenset(call.keywords), *shapes, *([call.form.name] if call.form else [])
+        return (self.number, call.dtype, call.form, frozenset(call.keywords),
+                *(array.shape for array in call.arrays.values()))
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:

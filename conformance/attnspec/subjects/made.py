@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from attnspec.core.declaration import Declaration
 from attnspec.core.forms import Form as Layout
 from attnspec.core.keywords import AXES
@@ -40,9 +42,9 @@ class Made:
 def _mapped(call: Call) -> Iterator[str]:
     """The arguments, any shape, that have an entry for each of the batch along their first axis."""
     yield from call.arrays
-    entries = len(next(iter(call.arrays.values())))
+    entries = call.arrays["query"].shape[0]
     for name, value in call.keywords.items():
-        axes, shape = AXES.get(name, ""), getattr(value, "shape", ())
+        axes, shape = AXES.get(name, ""), np.shape(value) if isinstance(value, np.ndarray) else ()
         if axes.startswith("B") and len(axes) == len(shape) and shape[0] == entries:
             yield name
 

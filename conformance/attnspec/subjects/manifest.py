@@ -14,7 +14,6 @@ from packaging.specifiers import SpecifierSet
 
 from attnspec.core.declaration import Declaration, Deviation, Variant
 from attnspec.core.errors import ManifestError, Place, quoted
-from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
@@ -29,7 +28,7 @@ from attnspec.subjects.declared import (
 )
 from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
-from attnspec.subjects.needs import read_device, read_faster, read_variables
+from attnspec.subjects.needs import read_device, read_faster, read_made, read_variables
 from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, read_ends, read_versions
 
@@ -209,7 +208,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     adapters = None if library.program else folder
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
     declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
-                          precision_on=read_precision_on(fields), made=_made(fields),
+                          precision_on=read_precision_on(fields), made=read_made(fields),
                           deviations=tuple(_deviation(inner, folder) for inner in
                                            fields.each("deviations", "a deviation", optional=True)))
     return Registered(
@@ -241,16 +240,6 @@ def _function(fields: Fields, folder: Path | None) -> str:
         adapters = [path.stem for path in folder.glob("*.py")]
         raise ManifestError.unknown(f"adapter in {shown(folder)}", adapter, adapters, where=fields.place("function"))
     return function
-
-
-def _made(fields: Fields) -> tuple[str, ...]:
-    """The variants that attnspec makes itself where it audits the subject. Raises ManifestError for one there is not."""
-    names = fields.texts("made", ())
-    for at, name in enumerate(names):
-        if name not in MADE:
-            raise ManifestError.unknown("variant that attnspec makes", name, MADE,
-                                        where=fields.mapping["made"].place_of(at))
-    return names
 
 
 def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:

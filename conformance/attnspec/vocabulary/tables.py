@@ -32,8 +32,8 @@ _ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} fal
 INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
     "is_multiple": WORST_CASE, "sums_to_one": WORST_CASE, "inside_hull": WORST_CASE, "row_maxima_grow": WORST_CASE,
-    "variants_agree": WORST_CASE, "form_agrees": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY, "has_input_dtype": EQUALITY,
-    "is_finite": EQUALITY,
+    "variants_agree": WORST_CASE, "form_agrees": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY,
+    "has_input_dtype": EQUALITY, "is_finite": EQUALITY,
     "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
     "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
     "hidden_rows_follow_convention": "probe of a convention",
@@ -100,7 +100,8 @@ RELATIONS: Words = _words(
     relations.answers_are_kept,
     overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
-    merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes, making.form_agrees,
+    merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
+    making.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
     *ROTARY_RELATIONS,
 )

@@ -11,8 +11,8 @@ INPUTS = ("query", "key", "value")
 
 
 class Form(NamedTuple):
-    """A form that is asked for. mapped: the names of the arguments that have an entry for each of the batch, along their
-    first axis.
+    """A form that is asked for. mapped: the names of the arguments that have an entry for each of the batch, along
+    their first axis.
     """
 
     name: str

@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from ..frames import Entries
-from . import torch_tensors
-from .making import INPUTS as INPUTS
+from . import making, torch_tensors
 from .making import Form, NotMade
 
+INPUTS = making.INPUTS
 GRAD = "grad_output"
 _NAMES = {np.dtype(name): name for name in ("float64", "float32", "float16")}  # NumPy puts a name together each time
 

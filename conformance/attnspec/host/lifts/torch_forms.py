@@ -60,7 +60,7 @@ class _Formed:
         raise NotImplementedError
 
     def _others(self, given: Given) -> Dict[str, Any]:
-        """Tensors of the same shapes, any, with other numbers, if the function takes them: it may check what it gets."""
+        """Tensors of the same shapes, any, with other numbers, if the function takes them: it may check its input."""
         try:
             called(self.function, given.rest, _rolled(given.arrays))
         except Exception:  # whatever a function says to arguments that it does not like
@@ -133,7 +133,7 @@ class _Recomputed(_Formed):
             return recompute(self.function, *inputs, use_reentrant=False, **keywords)
 
 
-class _Module(torch.nn.Module):
+class _Module(torch.nn.Module):  # type: ignore[misc]  # torch is not seen by mypy
     """The function as a module that takes its tensors in a mapping."""
 
     def __init__(self, function: Callable[..., Any], rest: Mapping[str, Any]) -> None:
@@ -190,12 +190,12 @@ def _unlimited(program: Program, arrays: Mapping[str, Any]) -> Any:
 
 def _onnxruntime() -> Any:
     """The package. Raises NotMade where it, or what writes ONNX for it, is not installed."""
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        try:
-            found = importlib.import_module(name)
-        except ImportError:
-            raise NotMade("{} is not installed where it lives".format(name)) from None
-    return found
+    try:
+        for name in ("onnx", "onnxscript"):
+            importlib.import_module(name)
+        return importlib.import_module("onnxruntime")
+    except ImportError as missing:
+        raise NotMade("{} is not installed where it lives".format(missing.name or missing)) from None
 
 
 @contextlib.contextmanager
