@@ -113,7 +113,7 @@ class Engine:
                         if _is_put(clause.id, dtype))
 
     def compiles(self, target: str) -> bool:
-        """Whether some variant of a target compiles, as its manifest says, or one that attnspec makes itself is asked."""
+        """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
         found = self._registered(target)
         is_declared = found is not None and any(each.compiles for each in found.declaration.variants.values())
         return is_declared or bool(self._of_variants(target))

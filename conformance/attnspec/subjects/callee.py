@@ -171,8 +171,7 @@ class Hosted:
 
     def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
-        return (self.number, call.dtype, call.form, frozenset(call.keywords),
-                *(array.shape for array in call.arrays.values()))
+        return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
