@@ -35,6 +35,10 @@ class Block:
         return f"{self.page.relative_to(CHECKOUT)}:{self.line}"
 
 
+SLURM = "$SLURM_ARRAY_TASK_ID"
+"""What an array sets in each of its tasks."""
+
+
 def blocks(*languages: str) -> list[Block]:
     """The blocks in these languages."""
     every = (Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2])
@@ -61,7 +65,7 @@ def broken_links(page: Path) -> Iterator[str]:
 
 def commands(block: Block) -> Iterator[list[str]]:
     """The words after `attnspec` in every command of a block; of a console session, in what stands after `$`."""
-    for line in block.text.replace("\\\n", " ").splitlines():
+    for line in block.text.replace("\\\n", " ").replace(SLURM, "1").splitlines():
         if block.language == "console" and not line.startswith("$ "):
             continue
         for part in re.split(r"&&|\||;", line.removeprefix("$ ")):

@@ -475,3 +475,11 @@ def test_a_mask_that_is_not_low_enough_is_no_stored_logsumexp(tmp_path: Path) ->
     assert outcome.evidence is not None
     assert outcome.evidence.explained is None
     assert outcome.evidence.like[0].fault == "mask_constant_1e9"
+
+
+def test_what_no_case_can_ask_does_not_apply_though_some_cases_say_nothing() -> None:
+    engine = Engine(Plan(("numpy/msa",), effort=Effort.GLANCE))
+    outcome = engine.try_item(Item("numpy/msa", "purity.strided_inputs", "float32"))
+    assert (outcome.verdict, outcome.reason) == (
+        Verdict.INAPPLICABLE, "a layer's inputs are made by the lowering, so it is not asked about their layout")
+    assert outcome.no_claims

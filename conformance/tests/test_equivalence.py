@@ -23,7 +23,8 @@ SAMPLE = 2
 @functools.cache
 def definitions() -> dict[str, Check]:
     """The clauses that look at everything a wrong number could show in."""
-    names = ("attention.definition", "attention.weights_definition", "scale.logits_read_out", "numerics.small_numbers")
+    names = ("attention.definition", "attention.weights_definition", "scale.logits_read_out", "numerics.small_numbers",
+             "rotary.definition")
     return {name: checks()[name] for name in names}
 
 

@@ -15,14 +15,35 @@ import click
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import own_up
 from attnspec.cli.numbers import MANY, SEED, WORKERS, Seconds
-from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, known_targets, plan_from, typed
+from attnspec.cli.options import (
+    IMPLEMENTATIONS,
+    SHARD,
+    SPEC,
+    Given,
+    OneOf,
+    available_cpus,
+    known_targets,
+    plan_from,
+    typed,
+)
 from attnspec.cli.outputs import RunningLine, Visibly
 from attnspec.cli.wording import plural
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, RECIPES_OF, begun, code_of, recipes_of, with_blocks
-from attnspec.evaluation.false_alarms.rows import CHOSEN, RECIPES, in_order, needed, rows_of
+from attnspec.core.shard import Shard
+from attnspec.evaluation.false_alarms.jobs import (
+    CAMPAIGN,
+    RECIPES_OF,
+    as_part,
+    begun,
+    cases_of_part,
+    code_of,
+    recipes_of,
+    rows_of_part,
+    with_blocks,
+)
+from attnspec.evaluation.false_alarms.rows import CHOSEN, RECIPES, in_order, needed
 from attnspec.record.events import Event
 from attnspec.record.measurements import BlockJudged
 from attnspec.record.read import RunRecord, read_record
@@ -158,14 +179,17 @@ ROUNDS = 5  # at most, in one command: how many cases a block holds is only know
               help="Also write an HTML page.")
 @IMPLEMENTATIONS
 @SPEC
-def campaign(cases: int, record: Path, workers: int, html: Path | None, **selected: Given) -> int:
+@SHARD
+def campaign(cases: int, record: Path, workers: int, html: Path | None, shard: Shard | None, **selected: Given) -> int:
     """Judge correct implementations on a million cases, to count false alarms: none may fail.
 
     If it was interrupted, or if you ask for more cases, it continues in the same record. Exit codes: 0 no violation, 1
     a violation that is not a known finding, 2 not all cases were judged.
     """
     keep_apart({"--record": record, "--html": html})
-    judged = _Campaign(_plan(**selected), cases, record, workers).run()
+    plan = as_part(_plan(**selected), shard, cases)
+    cases = cases_of_part(plan, cases)
+    judged = _Campaign(plan, cases, record, workers).run()
     for line in table(visible(judged.blocks)):
         click.echo(line)
     click.echo(f"record: {record}")
@@ -198,7 +222,7 @@ class _Campaign:
         blocks = _judged(record)
         counting = CaseCounter(sys.stdout, self.cases, blocks)
         for _ in range(ROUNDS):
-            missing = needed(rows_of(self.plan), self.cases, blocks, recipes_of(self.plan))
+            missing = needed(rows_of_part(self.plan), self.cases, blocks, recipes_of(self.plan))
             if not missing and record:
                 break
             result = self._round(with_blocks(self.plan, missing), counting, goes_on=record is not None)

@@ -33,6 +33,8 @@ from attnspec.cli.options import (
     remaining,
     running,
     selection,
+    sharded,
+    sharing_of,
     surroundings,
     typed,
 )
@@ -52,6 +54,7 @@ from attnspec.runner.trial_jobs import TRIALS
 @TARGETS
 @selection
 @running
+@sharded
 @VERBOSE
 @BASELINE
 @UPDATE
@@ -76,6 +79,7 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
               help="Leave out this subject; * stands for any text.")
 @selection
 @running
+@sharded
 @VERBOSE
 @BASELINE
 @UPDATE
@@ -119,6 +123,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     outputs = Outputs.of(**told, detail=detail)
+    sharing = sharing_of(options)
     workers, baseline, files = options.pop("workers"), Baseline.of(options), verdict_files(options)
     outputs = replace(outputs, also=tuple(each.place for each in files))
     if AS_DECLARED not in options["variants"]:
@@ -131,7 +136,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     github = GitHub.of(outputs.console_stream, plan.implementations)
     handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *files, *github])]
-    return _run(Session(plan, workers=workers, command=typed(), source=source), handlers)
+    return _run(Session(plan, workers=workers, command=typed(), source=source, sharing=sharing), handlers)
 
 
 def _run(session: Session, handlers: Sequence[Handler]) -> int:

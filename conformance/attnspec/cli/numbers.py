@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import click
 
+from attnspec.core.errors import UsageError
+from attnspec.core.shard import Shard, read_shard
 from attnspec.record.codec import LARGEST
 
 Given: TypeAlias = Any  # what click hands over
@@ -23,6 +25,19 @@ class Whole(click.IntRange):
 SEED = Whole(1 - LARGEST, LARGEST - 1)
 WORKERS = Whole(1, 1024)
 MANY = Whole(1, 10**9)
+
+
+class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
+    """One of so many parts, such as 2/5."""
+
+    name = "shard"
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
+        """The shard."""
+        try:
+            return value if isinstance(value, Shard) else read_shard(value)
+        except UsageError as wrong:
+            self.fail(str(wrong), param, ctx)
 
 
 class Seconds(click.FloatRange):

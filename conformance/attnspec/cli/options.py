@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
-from attnspec.cli.numbers import SEED, WORKERS, Seconds
+from attnspec.cli.numbers import SEED, WORKERS, Seconds, ShardType
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort
@@ -22,6 +22,7 @@ from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
+from attnspec.runner.shards import Sharing
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject
 from attnspec.subjects.registry import registered
@@ -98,6 +99,11 @@ DEVICE = click.option("--device", default="", metavar="NAME",
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
+SHARD = click.option("--shard", default=None, type=ShardType(), metavar="I/N",
+                     help="Only the I-th of N parts of the run, which several machines divide. `combine` joins them.")
+TIMINGS = click.option("--timings", metavar="RECORD", type=click.Path(path_type=Path, dir_okay=False),
+                       help="With --shard: an earlier record, whose seconds decide who gets what.")
+
 _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
                  help="How many cases to try."),
@@ -135,6 +141,7 @@ elsewhere = _all(_ELSEWHERE)
 surroundings = _all(_SURROUNDINGS)
 selection = _all((*_SELECTION, *_SURROUNDINGS))
 running = _all(_RUNNING)
+sharded = _all((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
@@ -145,6 +152,14 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
     audit_there(options)
     return Plan(targets=tuple(dict.fromkeys(expanded(targets, options["implementations"]))), **options)
+
+
+def sharing_of(options: dict[str, Given]) -> Sharing | None:
+    """What `sharded` adds to a command, taken out of its options. Raises UsageError for timings of a whole run."""
+    shard, timings = options.pop("shard"), options.pop("timings")
+    if shard is None and timings:
+        raise UsageError("--timings says how a run is divided: name the part as well, such as --shard 1/4.")
+    return Sharing(shard, timings) if shard else None
 
 
 def audit_there(options: Mapping[str, Given]) -> None:

@@ -11,7 +11,19 @@ from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import MANY, SEED
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, known_targets, plan_from, running, typed
+from attnspec.cli.options import (
+    DEADLINE,
+    IMPLEMENTATIONS,
+    SPEC,
+    Given,
+    OneOf,
+    known_targets,
+    plan_from,
+    running,
+    sharded,
+    sharing_of,
+    typed,
+)
 from attnspec.cli.outputs import Outputs, Together, Visibly
 from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.errors import UsageError
@@ -52,6 +64,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    "none. "
                    "[default: all; at effort quick in turn]")
 @running
+@sharded
 @DEADLINE
 @IMPLEMENTATIONS
 @SPEC
@@ -64,10 +77,13 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     """
     keep_apart({f"--{name}": options[name] for name in ("record", "html")}, [against] if against else [])
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    sharing = sharing_of(options)
+    if sharing and against:
+        raise UsageError("a shard cannot be compared with a whole run. Join the shards first: attnspec combine.")
     plan = _plan(against, options)
     known_targets(plan)
     table = Table(outputs.console_stream, plan, outputs.places)
-    session = Session(plan, workers=workers, command=typed(), source=POWER)
+    session = Session(plan, workers=workers, command=typed(), source=POWER, sharing=sharing)
     console = [Visibly(table), Visibly(SubjectCounter(outputs.console_stream))]
     return exit_code_of(session.run([*console, Together(outputs.kept)]))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.made_variants import PROFILE as MADE
-from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS, PROFILE
 
 UNDEFINED = "undefined"
@@ -86,16 +85,6 @@ CONVENTIONS: Mapping[str, Convention] = {
             UNDEFINED: "no promise is made"}, "halves", POSITIONS),
     )
 }
-
-
-def asked_of(kind: Kind, keywords: Collection[str]) -> tuple[str, ...]:
-    """The conventions that a subject is asked: those of its kind without which no keyword of it is understood. A rotary
-    embedding whose pairs are a keyword has no convention of them.
-    """
-    if kind is Kind.ROTARY:
-        return () if "interleaved" in keywords else ("rotary_pairs",)
-    return tuple(name for name, each in CONVENTIONS.items() if not each.keyword or each.keyword in keywords)
-
 
 PROFILES: Mapping[str, str] = {
     "core": "attention without optional arguments, as its definition says, deterministic and at every size",

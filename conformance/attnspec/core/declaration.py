@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from attnspec.core.conventions import UNDEFINED
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.errors import Place
 from attnspec.core.forms import Form
 from attnspec.core.keywords import KeywordLimits
@@ -239,3 +239,12 @@ def of_kind(declaration: Declaration, kind: Kind) -> Declaration:
     """The declaration of a subject of this kind: a rotary embedding has the limits of its form beside its own."""
     is_rotary = kind is Kind.ROTARY
     return replace(declaration, kind=kind, limits=within_form(declaration.limits) if is_rotary else declaration.limits)
+
+
+def asked_of(kind: Kind, keywords: Collection[str]) -> tuple[str, ...]:
+    """The conventions that a subject is asked: those of its kind without which no keyword of it is understood. A rotary
+    embedding whose pairs are a keyword has no convention of them.
+    """
+    if kind is Kind.ROTARY:
+        return () if "interleaved" in keywords else ("rotary_pairs",)
+    return tuple(name for name, each in CONVENTIONS.items() if not each.keyword or each.keyword in keywords)

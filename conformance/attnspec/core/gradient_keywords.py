@@ -47,5 +47,5 @@ GRADIENTS = (
         kinds=frozenset(), in_layers=False, axes="BHTV",
         values=patterns(GRAD, GRAD_PATTERNS, USUAL_GRADS, "gradients of the output", "grad_patterns"),
         sample="normal", is_uncommon=True, pool=POOL, called="output's gradient",
-        other_names=("grad_out", "dout"), parameters=(GRAD, "grad_out", "dout", "d_out", "do", "cotangent")),
+        other_names=("grad_out", "dout"), parameters=(GRAD, "grad_out", "dout", "do", "cotangent")),
 )

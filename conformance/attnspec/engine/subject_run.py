@@ -212,7 +212,7 @@ class SubjectRun:
                                  evidence=self._diagnosed(trial, _raised(trial, tally.failure, tally.last)))
         if tally.cases:
             return self._outcome(check, dtype, Verdict.HELD, tally)
-        if tally.outside and not tally.no_claims:
+        if tally.outside and tally.no_claims == sum(tally.silent.values()):  # the rest was no case of the clause at all
             return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
         return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=_why_no_claim(tally))
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 
 from attnspec.core.cache_keywords import POOL as CACHES_POOL
-from attnspec.core.conventions import CONVENTIONS, asked_of
-from attnspec.core.declaration import Declaration, Variant
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, SAID, TABLE, Form
 from attnspec.core.gradient_keywords import GRAD

@@ -31,6 +31,7 @@ class RunStarted:
     `baseline`: the file of known failures that the run is held against; empty if none.
     `must_take`: the contract that the subjects are held to, in its words; empty if there is none.
     `sizes`: those that the user names for all subjects; what a subject declares stands in its card.
+    `shard`: which part of a run this is (`2/5`), empty for a whole one; `plan_digest`: what all its shards share.
     A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
     meaning) and of each fault (`faults`: name, kind, stage, story, reach, link).
     """
@@ -55,6 +56,8 @@ class RunStarted:
     baseline: str = ""
     must_take: str = ""
     sizes: tuple[str, ...] = ()
+    shard: str = ""
+    plan_digest: str = ""
 
     @property
     def elsewhere(self) -> str:

@@ -19,6 +19,7 @@ from attnspec.core.files import cannot_write, write_whole
 from attnspec.record.codec import to_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, RunStarted, SubjectKnown
 from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
+from attnspec.record.sharded import check_whole
 
 
 class Mode(enum.Enum):
@@ -150,17 +151,18 @@ class MismatchedSpecError(RecordError):
 def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] = lambda event: event) -> None:
     """Write the records into one file, which `read_records` reads. retold: each event as it is to be written.
 
-    Raises RecordError for a bad record, MismatchedSpecError, DuplicateItemError, and UsageError where `out` cannot be
-    written. A file that is there already stays as it was until the new one is complete.
+    Raises RecordError for a bad record, MismatchedSpecError, ShardsError, DuplicateItemError, and UsageError where
+    `out` cannot be written. A file that is there already stays as it was until the new one is complete.
     """
     lines = [to_line(retold(event)) for event in _events(paths)]
     write_whole(out, packed(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
 def _events(paths: Sequence[Path]) -> Iterator[Event]:
-    joint = _Joint()
-    for path in paths:
-        unfinished = {event for record in read_records(path) for event in record.unfinished}
+    joint, read = _Joint(), [(path, read_records(path)) for path in paths]
+    check_whole([(path, record.header) for path, records in read for record in records])
+    for path, records in read:
+        unfinished = {event for record in records for event in record.unfinished}
         for where, event in read_events(path):
             joint.take(event, where)
             if not isinstance(event, ItemStarted) or event in unfinished:  # that an item began, its end says

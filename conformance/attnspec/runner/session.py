@@ -29,6 +29,7 @@ from attnspec.runner.environment import environment, prepared
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
+from attnspec.runner.shards import Sharing
 from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.runner.watch import watching
 from attnspec.spec.clause import Spec
@@ -62,7 +63,7 @@ class Session:
     """How to run a plan: with how many workers, and what is carried out.
 
     source: the engine's trials unless another is named.  engine, recipe: for trials, by which engine, and, to replay,
-    on which one case.
+    on which one case.  sharing: which part of the run this is; None: all of it.
     """
 
     plan: Plan
@@ -71,16 +72,19 @@ class Session:
     engine: str = ENGINE
     recipe: str = ""
     source: str = TRIALS
+    sharing: Sharing | None = None
 
     def run(self, handlers: Sequence[Handler]) -> Result:
         """Carry out every job of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
         source = open_jobs(self.source, self._plan)
-        items = source.items()
+        every = source.items()
+        items = self.sharing.of(every) if self.sharing else every
         with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
             began = time.perf_counter()
-            emit(source.header(self._header(source.spec, items)))
+            header = source.header(self._header(source.spec, items))
+            emit(self.sharing.marked(header, self.plan, every) if self.sharing else header)
             listener = Listener(source, items, self.plan, emit)
-            self._work(listener, Path(folder))
+            self._work(listener, items, Path(folder))
             listener.close("the run was interrupted" if listener.interrupted else "the run ended before its turn came")
             return self._footer(source, listener, emit, time.perf_counter() - began)
 
@@ -107,9 +111,9 @@ class Session:
         emit(RunFinished(_now(), seconds, end.counts, code, listener.interrupted))
         return Result(code, done, listener.interrupted, tuple(listener.defects))
 
-    def _work(self, listener: Listener, folder: Path) -> None:
+    def _work(self, listener: Listener, items: Sequence[Job], folder: Path) -> None:
         """One pytest, whose workers import no subject; and one more for what was on trial when a worker died."""
-        self._work_on(listener, folder / "first", ())
+        self._work_on(listener, folder / "first", [item.id for item in items] if self.sharing else ())
         if listener.to_repeat and not listener.interrupted:
             self._work_on(listener, folder / "again", [item.id for item in listener.to_repeat])
 

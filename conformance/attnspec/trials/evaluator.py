@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from attnspec.core.conventions import asked_of
-from attnspec.core.declaration import Limits
+from attnspec.core.declaration import Limits, asked_of
 from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients

@@ -1,4 +1,6 @@
-"""ONNX Runtime: MultiHeadAttention adds -10000 to the logits that key_padding_mask hides, so a large logit is seen."""
+"""ONNX Runtime: MultiHeadAttention adds -10000 to the logits that key_padding_mask hides: a large logit is seen, and an
+entry without keys gets the answer of one in which no key is hidden.
+"""
 
 import sys
 
@@ -13,11 +15,17 @@ output = helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)
 opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
 model = helper.make_model(helper.make_graph([node], "mha", inputs, [output]), opset_imports=opsets, ir_version=10)
 session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-seen = []
-for hidden in (9_000, 11_000):  # the second key is padding: one of two keys counts
-    arrays = {"Q": np.ones((1, 2, 1)), "K": np.array([[[0], [hidden]]]), "V": np.array([[[1], [2]]])}
-    answer = session.run(None, {**{name: array.astype(np.float32) for name, array in arrays.items()},
-                                "N": np.array([1], np.int32)})[0]
-    seen.append(float(answer[0, 0, 0]))
-    print(f"a visible key of logit 0 and value 1, padding of logit {hidden} and value 2: {seen[-1]}")
-sys.exit(int(seen == [1.0, 2.0]))
+
+
+def first_row(logits: list[float], count: int) -> float:
+    """What the first query gets of the values 1 and 2, where so many keys count."""
+    arrays = {"Q": np.ones((1, 2, 1)), "K": np.array(logits).reshape(1, 2, 1), "V": np.array([[[1], [2]]])}
+    inputs = {name: array.astype(np.float32) for name, array in arrays.items()}
+    return float(session.run(None, {**inputs, "N": np.array([count], np.int32)})[0][0, 0, 0])
+
+
+seen = [first_row([0, hidden], 1) for hidden in (9_000, 11_000)]  # the second key is padding
+print(f"a visible key of logit 0 and value 1, padding of value 2 and logit 9000, 11000: {seen}")
+empty, full = (first_row([0, 3], count) for count in (0, 2))
+print(f"logits 0 and 3, both padding: {empty}; both visible: {full}")
+sys.exit(int(seen == [1.0, 2.0] and abs(empty - full) < 1e-3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -13,11 +14,13 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, 
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.evaluation.false_alarms.rows import RECIPES, CampaignRow
+from attnspec.core.shard import Shard, dealt, read_shard
+from attnspec.evaluation.false_alarms.rows import RECIPES, CampaignRow, rows_of, share
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import BINS, BlockJudged, part_of_block
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_record
+from attnspec.record.sharded import plan_digest
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 
@@ -32,6 +35,7 @@ RECIPES_OF = "recipes"
 """Where a plan and a header's environment say how many problems of a domain a block has."""
 
 _BLOCKS = "blocks"
+_PART = "shard"
 
 JUDGING = ("core", "engine", "evaluation/false_alarms", "faults", "numerics", "problems", "questions", "subjects",
             "trials", "vocabulary")
@@ -76,6 +80,7 @@ def _told(header: RunStarted, plan: Plan, now: Mapping[str, str]) -> Iterator[tu
     digest = load_spec(Path(plan.spec) if plan.spec else None).digest
     yield "the spec", header.spec_digest[:8], digest[:8]
     yield "the seed", str(header.seed), str(plan.seed)
+    yield "shard", header.shard or "1/1", part_of(plan)[0] or "1/1"
     yield from ((name, header.environment.get(name, "absent"), now.get(name, "absent")) for name in _SAME)
 
 
@@ -83,6 +88,38 @@ def with_blocks(plan: Plan, blocks: Mapping[CampaignRow, Sequence[int]]) -> Plan
     """The plan, saying which blocks of which row are to be judged."""
     lines = (f"{row.dtype.value} {','.join(map(str, numbers))} {row.target}" for row, numbers in blocks.items())
     return replace(plan, more={**plan.more, _BLOCKS: tuple(lines)})
+
+
+def as_part(plan: Plan, shard: Shard | None, cases: int) -> Plan:
+    """The plan, saying which part of a campaign of so many cases it is."""
+    if shard is None:
+        return plan
+    digest = plan_digest(plan, str(cases), shares(plan, shard.count))
+    return replace(plan, more={**plan.more, _PART: (str(shard), digest)})
+
+
+def shares(plan: Plan, count: int) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Which rows, subject and dtype, each of so many shards judges."""
+    return dealt({(row.target, row.dtype.value): share(row.target) for row in rows_of(plan)}, count)
+
+
+def rows_of_part(plan: Plan) -> tuple[CampaignRow, ...]:
+    """The rows that this shard judges; of a whole campaign all."""
+    rows, shard = rows_of(plan), read_shard(part_of(plan)[0] or "1/1")
+    mine = frozenset(shares(plan, shard.count)[shard.index - 1])
+    return tuple(row for row in rows if (row.target, row.dtype.value) in mine)
+
+
+def cases_of_part(plan: Plan, cases: int) -> int:
+    """How many of so many cases this shard judges."""
+    mine, all_of_them = (sum(share(row.target) for row in rows) for rows in (rows_of_part(plan), rows_of(plan)))
+    return math.ceil(cases * mine / all_of_them)
+
+
+def part_of(plan: Plan) -> tuple[str, str]:
+    """Which shard of a campaign this is, and what all of them share; empty for the whole."""
+    shard, digest = plan.more.get(_PART, ("", ""))
+    return shard, digest
 
 
 def recipes_of(plan: Plan) -> int:
@@ -136,7 +173,9 @@ class CampaignJobs:
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With the digest of the code that judges, and what a block is."""
-        return replace(blank, environment={**blank.environment, **what_judges(self.plan)})
+        shard, digest = part_of(self.plan)
+        return replace(blank, environment={**blank.environment, **what_judges(self.plan)}, shard=shard,
+                       plan_digest=digest)
 
     @cached_property
     def _worker(self) -> BlockWorker:
