@@ -12,6 +12,8 @@ from attnspec.core.made_variants import AS_DECLARED, FORMS, VARIANTS, foretold_v
 from attnspec.core.nouns import Effort, Kind, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
+from attnspec.faults import made
+from attnspec.faults.fault import Fault
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
 from attnspec.subjects.made import no_form_of, with_made
@@ -193,6 +195,20 @@ def test_few_shapes_are_asked_of_what_compiles(tmp_path: Path) -> None:
     outcome = Engine(plan).try_item(Item(plan.targets[0], "variants.exported", "float32"))
     assert outcome.verdict is Verdict.HELD
     assert 0 < outcome.cases <= 5
+
+
+@pytest.mark.parametrize("fault", made.FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_a_form_is_seen_by_the_clause_that_names_it(fault: Fault) -> None:
+    [clause] = [each.id for each in load_spec().clauses if fault.name in each.refuted_by]
+    plan = Plan((f"fault/{fault.name}",), clauses=(clause,), effort=Effort.QUICK)
+    assert Engine(plan).try_item(Item(plan.targets[0], clause, "float32")).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("fault", made.FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_a_form_is_right_where_it_is_plain(fault: Fault) -> None:
+    clause = "gradients.of_query" if fault.backward else "attention.definition"
+    plan = Plan((f"fault/{fault.name}",), clauses=(clause,), effort=Effort.QUICK)
+    assert Engine(plan).try_item(Item(plan.targets[0], clause, "float32")).verdict is Verdict.HELD
 
 
 def clauses_of(**plan: object) -> set[str]:
