@@ -104,6 +104,7 @@ MASKED = f"{SIZES};mask=random;families=normal;with=mask;seed=3"
 OF_GRADIENTS = f"{SIZES};mask=none;families=normal;with=grad_output;grad_output=normal;seed=3"
 CLAUSES = {"compile": "variants.compiled", "export": "variants.exported", "onnx": "variants.in_onnx",
            "vmap": "variants.mapped", "checkpoint": "variants.recomputed"}
+MAPPED = {"variants.mapped", "variants.mapped_masks", "variants.mapped_lengths"}
 
 
 def put(folder: Path, name: str, form: str, recipe: str, *, lift: str = "torch", dtype: str = "float32") -> Outcome:
@@ -219,14 +220,14 @@ def clauses_of(**plan: object) -> set[str]:
 
 def test_variants_are_put_only_to_who_asks_for_them() -> None:
     assert clauses_of() == set()
-    assert clauses_of(variants=("vmap", "checkpoint")) == {"variants.mapped", "variants.recomputed"}
-    assert clauses_of(variants=("vmap",), profiles=("variants",)) == {"variants.mapped"}
+    assert clauses_of(variants=("vmap", "checkpoint")) == {*MAPPED, "variants.recomputed"}
+    assert clauses_of(variants=("vmap",), profiles=("variants",)) == MAPPED
     assert clauses_of(profiles=("variants",)) == {each.id for each in load_spec().clauses if each.made}
 
 
 def test_variants_are_asked_beside_what_else_is_selected() -> None:
     engine = Engine(Plan(("torch/sdpa",), clauses=("scale.explicit",), variants=("vmap",)))
-    assert {item.clause for item in engine.items()} == {"scale.explicit", "variants.mapped"}
+    assert {item.clause for item in engine.items()} == {"scale.explicit", *MAPPED}
 
 
 def test_an_audit_asks_for_the_variants_that_a_manifest_names(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_an_audit_asks_for_the_variants_that_a_manifest_names(tmp_path: Path) ->
                         "    made: [vmap]\n")
     assert registered((str(tmp_path),), library="mine")["mine/a"].declaration.made == ("vmap",)
     plan = Plan(("mine/a",), implementations=(str(tmp_path),), variants=(AS_DECLARED,))
-    assert {item.clause for item in Engine(plan).items() if item.clause.startswith("variants.")} == {"variants.mapped"}
+    assert {item.clause for item in Engine(plan).items() if item.clause.startswith("variants.")} == MAPPED
     manifest.write_text(manifest.read_text().replace("vmap", "vmapp"))
     with pytest.raises(ManifestError, match=r"'vmapp' is not a known variant that attnspec makes\. Did you mean"):
         registered((str(tmp_path),), library="mine")
