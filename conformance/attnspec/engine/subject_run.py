@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
@@ -250,8 +251,8 @@ class SubjectRun:
         if evidence.measured and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):
             return replace(evidence, explained=explained)
-        if evidence.begins in self._unlike:
-            return evidence
+        if evidence.begins in self._unlike or (GRAD in recipe.features and not self.subject.backward):
+            return evidence  # a fault has no framework that would differentiate it
         diagnosis = self._examiner.diagnose(trial, recipe, begins=evidence.begins)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,

@@ -76,7 +76,8 @@ def scale_grad(posed: Attention, *, by: float) -> Attention:
     if grad is None:
         raise NoClaim("the output has no gradient")
     factor = grad.dtype.type(by)
-    scaled = grad * factor
+    with np.errstate(over="ignore"):  # what overflows is told
+        scaled = grad * factor
     if not np.array_equal(scaled / factor, grad):
         raise NoClaim("the output's gradient does not fit its dtype once it is scaled")
     return posed.but(grad_output=scaled)
