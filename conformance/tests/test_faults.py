@@ -31,9 +31,10 @@ from attnspec.problems.recipe import Recipe
 
 Function = Callable[..., Any]  # both contracts: each test knows which it is calling
 
-# those of sizes, other forms and gradients: test_size_faults.py, test_packed.py, test_paged.py, test_gradients.py
+# those of sizes, other forms, gradients and variants: test_size_faults.py, test_packed.py, test_paged.py,
+# test_gradients.py, test_made_variants.py
 ATTENTION = [fault for fault in FIXED
-             if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE and fault.backward is None]
+             if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE and not (fault.backward or fault.made)]
 LAYERS = [fault for fault in CATALOGUE.values() if fault.kind is Kind.LAYER]
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 

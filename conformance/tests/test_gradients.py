@@ -334,3 +334,51 @@ def test_a_gradient_reaches_the_backward_pass_as_it_lies(tmp_path: Path) -> None
     body = "    assert grad_output.strides == (0, 0, 0, 0), grad_output.strides\n"
     subject = mine(tmp_path, backward(body=body))
     assert subject.answer(gradients.expand_grad(Posed((problem(pattern="ones"),))).one).by_input
+
+
+def test_the_batch_is_parted_between_two_gradients() -> None:
+    whole = problem()
+    first, others = (gradients.grad_of(Posed((whole,), conventions={}), entries=which).one.grad_output
+                     for which in ("first", "others"))
+    assert np.array_equal(first + others, whole.grad_output)
+    assert not first[1:].any() and not others[:1].any()  # noqa: PT018
+    alone = problem(sizes="B1,H4,Hkv2,T5,S7,D4,Dv4")
+    with pytest.raises(NoClaim, match="the batch has one entry, or the output has no gradient"):
+        gradients.grad_of(Posed((alone,), conventions={}), entries="first")
+
+
+def test_a_loss_scale_is_exact_or_nothing_is_said() -> None:
+    given = problem(dtype=DType.FLOAT16)
+    scaled = gradients.scale_grad(Posed((given,), conventions={}), by=256.0).one.grad_output
+    assert np.array_equal(scaled, given.grad_output * np.float16(256))
+    large = problem(dtype=DType.FLOAT16, pattern="large")
+    with pytest.raises(NoClaim, match="the output's gradient does not fit its dtype once it is scaled"):
+        gradients.scale_grad(Posed((large,), conventions={}), by=2.0**15)
+
+
+OF_FRAMEWORK = """
+import torch
+
+class Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(context, query, key, value):
+        context.save_for_backward(query, key, value)
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value)
+
+    @staticmethod
+    def backward(context, grad):
+        return tuple(each * 0 + 1 for each in context.saved_tensors)
+
+def attend(query, key, value):
+    return Attend.apply(query, key, value)
+"""
+
+
+def test_a_frameworks_gradients_are_compared_with_no_fault(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "wrong.py").write_text(OF_FRAMEWORK)
+    engine = Engine(Plan((f"{tmp_path / 'wrong.py'}:attend",), clauses=("gradients.of_value",), lift="torch",
+                         effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
+    outcome = engine.try_item(engine.items()[0])
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.evidence and (outcome.evidence.like, outcome.evidence.located) == ((), "")  # noqa: PT018

@@ -23,6 +23,7 @@ from attnspec.cli.options import (
     SPEC,
     SPEC_ADD,
     TARGETS,
+    VARIANTS,
     VERBOSE,
     Given,
     audit_there,
@@ -39,6 +40,7 @@ from attnspec.cli.options import (
 )
 from attnspec.cli.outputs import Outputs, Together
 from attnspec.cli.verdict_files import BADGE, JUNIT, verdict_files
+from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
 from attnspec.core.nouns import DType
 from attnspec.core.sizes import foretold, read_all
 from attnspec.record.events import Handler
@@ -60,6 +62,7 @@ from attnspec.runner.trial_jobs import TRIALS
 @BADGE
 @MUST_TAKE
 @SIZES
+@VARIANTS
 def check(targets: tuple[str, ...], **options: Given) -> int:
     """Judge implementations.
 
@@ -71,6 +74,7 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @click.command()
 @click.option("--library", "libraries", multiple=True, metavar="NAME", shell_complete=completion.libraries,
               help="Only this library: the part of the ids before the slash.")
+@VARIANTS
 @click.option("--without", multiple=True, metavar="ID", shell_complete=completion.targets,
               help="Leave out this subject; * stands for any text.")
 @selection
@@ -88,6 +92,8 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     """
     audit_there(options)
     options["must_take"] = options["sizes"] = ()
+    named, is_whole = read_variants(options["variants"]), not (options["clauses"] or options["profiles"])
+    options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
     targets = remaining(judgeable(options["implementations"], libraries), without)
     source = TRIALS if options["clauses"] or options["profiles"] else AUDIT
     return _judge(targets, options, source, {LIBRARIES: libraries})
@@ -120,10 +126,12 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     sharing = sharing_of(options)
     workers, baseline, files = options.pop("workers"), Baseline.of(options), verdict_files(options)
     outputs = replace(outputs, also=tuple(each.place for each in files))
+    if AS_DECLARED not in options["variants"]:
+        options["variants"] = read_variants(options["variants"])
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more, must_take=contract)
     known_targets(plan)
-    for line in foretold(plan.sizes, plan.deadline):
+    for line in (*foretold(plan.sizes, plan.deadline), *foretold_variants(plan.variants)):
         click.echo(line, err=True)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     github = GitHub.of(outputs.console_stream, plan.implementations)

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from attnspec.cli import completion
 from attnspec.cli.numbers import SEED, WORKERS, Seconds, ShardType
 from attnspec.core.errors import TargetError, UsageError, hint
+from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
@@ -83,6 +84,9 @@ MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
 SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
                      help="Sizes tested at any effort, such as 'B4 H32 Hkv8 T2048 S2048 D128', or a file with one "
                           "per line.")
+VARIANTS = click.option("--variants", multiple=True, metavar="NAMES",
+                        help=f"Also judge what a framework makes of the function: {', '.join(MADE)}; several with "
+                             "commas.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
 PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.made_variants import PROFILE as MADE
 from attnspec.core.rotary import POSITIONS, PROFILE
 
 UNDEFINED = "undefined"
@@ -104,6 +105,7 @@ PROFILES: Mapping[str, str] = {
     PROFILE: "a rotary embedding: pairs of features are turned by angles that grow with the position",
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
     "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
+    MADE: "compiled, exported, mapped over the batch or recomputed, the function gives what it gives plain",
 }
 
 IF_CLAIMED = frozenset({"batch_invariant"})

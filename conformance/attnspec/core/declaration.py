@@ -216,6 +216,7 @@ class Declaration:
     sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
     blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
     form: how its arrays are laid out.  given: what that form gives it beside them.
+    made: the variants that attnspec makes itself in an audit (see `core/made_variants.py`).
     backward_precision: as precision, of the backward pass: what is otherwise there than the forward pass says.
     """
 
@@ -239,6 +240,7 @@ class Declaration:
     form: Form = Form.DENSE
     given: frozenset[str] = frozenset()
     backward_precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
+    made: tuple[str, ...] = ()
 
     @property
     def is_compiled(self) -> bool:

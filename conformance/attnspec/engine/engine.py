@@ -13,6 +13,7 @@ from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import LISTINGS, TargetError, UsageError, near_misses, quoted
+from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
@@ -69,6 +70,12 @@ class Engine:
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
                      and clause.profile in (self.plan.profiles or (clause.profile,)))
 
+    def _of_variants(self, target: str) -> frozenset[str]:
+        """The clauses of variants that attnspec makes itself which a target is put."""
+        found = self._registered(target)
+        forms = forms_asked(self.plan, found.declaration.made if found else ())
+        return frozenset(clause.id for clause in self._law.clauses if clause.made & forms)
+
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
         return read_baseline(Path(self.plan.baseline), self.plan.implementations) if self.plan.baseline else {}
@@ -106,14 +113,18 @@ class Engine:
                         if _is_put(clause.id, dtype))
 
     def compiles(self, target: str) -> bool:
-        """Whether some variant of a target compiles, as its manifest says."""
+        """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
         found = self._registered(target)
-        return found is not None and any(variant.compiles for variant in found.declaration.variants.values())
+        is_declared = found is not None and any(each.compiles for each in found.declaration.variants.values())
+        return is_declared or bool(self._of_variants(target))
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
-            return self.clauses
+            named, made = {clause.id for clause in self.clauses}, self._of_variants(target)
+            named |= made if self.plan.variants else frozenset()
+            return tuple(clause for clause in self._law.clauses
+                         if clause.id in named and (clause.id in made or not clause.made))
         names = clauses_for(self._law, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 

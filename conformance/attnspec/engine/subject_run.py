@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
-from attnspec.core.gradient_keywords import POOL
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
@@ -17,6 +17,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.engine.asked import as_asked, as_put
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.known_failures import listed
 from attnspec.engine.pictures import drawn_of, drawn_with_room
@@ -67,12 +68,7 @@ def summon(target: str, plan: Plan) -> Subject:
         with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
             check_axes(subject, target=importable(target))
             subject = with_refusals(subject)
-    return subject.with_gradients if _asks_gradients(plan) else subject
-
-
-def _asks_gradients(plan: Plan) -> bool:
-    """Whether a run asks frameworks for gradients: of those who have a backward pass of their own every run does."""
-    return POOL in plan.profiles or any(name.partition(".")[0] == POOL for name in plan.clauses)
+    return as_asked(subject, plan)
 
 
 class SubjectRun:
@@ -129,7 +125,7 @@ class SubjectRun:
         if self.plan.is_brief and not is_due(clause, dtype, self.plan.effort, self.subject.declaration.dtypes,
                                              is_brief=True):
             return self._inapplicable(check, dtype, PUT_ONCE.format(first_of(self.subject.declaration.dtypes).value))
-        if reason := check.lacking(self.subject):
+        if reason := check.lacking(as_put(self.subject, check)):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
@@ -141,7 +137,7 @@ class SubjectRun:
 
         What one trial finds out is no limit to another: a clause has the same verdict whatever was judged before it.
         """
-        evaluator = self.evaluator(dtype)
+        evaluator = self._evaluator_for(check, dtype)
         for left in range(MOST_CAUSES, -1, -1):
             if reason := check.lacking(evaluator.subject):
                 return self._refusals.told(self._inapplicable(check, dtype, reason), evaluator.subject)
@@ -155,9 +151,13 @@ class SubjectRun:
             evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
         raise AssertionError("the last trial takes refusals for failures")
 
+    def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
+        evaluator, subject = self.evaluator(dtype), as_put(self.subject, check)
+        return evaluator if subject is self.subject else evaluator.within(subject)
+
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial = self._trial(check, self.evaluator(dtype))
+        trial = self._trial(check, self._evaluator_for(check, dtype))
         return self._sentence(trial, trial.put(Recipe.parse(recipe)))
 
     def claims(self, profile: str) -> bool:
@@ -220,10 +220,11 @@ class SubjectRun:
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
-        A known deviation is told in its listing. At a glance only the first failure is located, and nothing else is
-        diagnosed but a missing lift: a third of a subject's time; whoever replays the case is told.
+        A known deviation is told in its listing, and of a form that compiles each case is a program. At a glance only
+        the first failure is located, and nothing else is diagnosed but a missing lift: a third of a subject's time;
+        whoever replays the case is told.
         """
-        if not trial.shrinks or not evidence.recipe:
+        if not trial.shrinks or not evidence.recipe or trial.is_sparing:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         if evidence.measured and evidence.measured.relation == CONVENTION:
@@ -250,8 +251,8 @@ class SubjectRun:
         if evidence.measured and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):
             return replace(evidence, explained=explained)
-        if evidence.begins in self._unlike:
-            return evidence
+        if evidence.begins in self._unlike or (GRAD in recipe.features and not self.subject.backward):
+            return evidence  # a fault has no framework that would differentiate it
         diagnosis = self._examiner.diagnose(trial, recipe, begins=evidence.begins)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,

@@ -28,6 +28,7 @@ from attnspec.faults import (
     heads,
     invariance,
     layers,
+    made,
     masks,
     packed,
     paths,
@@ -50,7 +51,7 @@ FIXED: tuple[Fault, ...] = (
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
     *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
     *invariance.FAULTS,
-    *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
+    *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS), *made.FAULTS,
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import Form
+from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.layer import Layer
 from attnspec.faults.planted import Planted
@@ -55,6 +56,17 @@ class Stage(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class WrongForm:
+    """What a framework makes of a function that is sound: form: which.  make: a function in its place.  backward: its
+    backward pass, where the plain function has one.
+    """
+
+    form: MadeForm
+    make: Callable[[], Attend]
+    backward: Callable[[], Callable[..., object]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A named, deliberately wrong attention.
 
@@ -64,7 +76,7 @@ class Fault:
     other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
     shows only at certain sizes, at which; a seed draws them.  form: that of the arrays which its function takes.
     claims: profiles that bind only who claims them.
-    backward: the backward pass beside it, where that is what is wrong.
+    backward: the backward pass beside it, where that is what is wrong.  made: what is wrong is this form of it alone.
     """
 
     name: str
@@ -81,6 +93,7 @@ class Fault:
     form: Form = Form.DENSE
     claims: tuple[str, ...] = ()
     backward: Callable[[], Callable[..., object]] | None = None
+    made: WrongForm | None = None
 
     @property
     def function(self) -> Attend | Layer | Rotate:

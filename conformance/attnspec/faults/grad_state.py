@@ -113,6 +113,16 @@ def _fault(name: str, story: str, make: Callable[[], AttendBackward], reach: str
     return Fault(f"grad_{name}", Stage.GRAD_OUTPUT, story, reach, staged(), link, backward=make)
 
 
+_MOST = 2.0
+"""The largest entry of a gradient that is clipped."""
+
+
+def _per_entry(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Gradients of any shape; of the output's (B,H,T,Dv) each entry of the batch counts that has one."""
+    counted = max(1, int(given["grad_output"].any(axis=(1, 2, 3)).sum()))
+    return {name: (array / array.dtype.type(counted)).astype(array.dtype) for name, array in found.items()}
+
+
 FAULTS = (
     _fault("accumulates", "The query's gradient is added to a buffer that is not cleared.", _accumulating,
            "a second call of the same shapes"),
@@ -129,6 +139,11 @@ FAULTS = (
     _fault("key_for_value", "The gradients of key and value are returned in the wrong order.",
            _changed(lambda found, _: {**found, "key": found["value"], "value": found["key"]}
                     if found["key"].shape == found["value"].shape else found), "Dv = D"),
+    _fault("batch_mean", "Gradients are divided by the number of entries of the batch that have one.",
+           _changed(_per_entry), "a batch of several entries"),
+    _fault("clipped", "Gradients are clipped, before a loss scale is taken out again.",
+           _changed(lambda found, _: {name: np.clip(array, -_MOST, _MOST) for name, array in found.items()}),
+           "large gradients"),
     _fault("query_aliases", "The query's gradient is written over the query.",
            _changed(lambda found, given: {**found, "query": _written(given["query"], found["query"])})),
 )

@@ -8,6 +8,7 @@ from attnspec.core.errors import Place
 from attnspec.core.keywords import OFF
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
+from attnspec.faults.fault import WrongForm
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.sound import EVERY as FORMULATIONS
@@ -57,10 +58,18 @@ def fault_subject(target: str) -> Subject:
     backward = fault.backward() if fault.backward else None
     subject = Subject(target, fault.story, InProcess(fault.function, backward=backward), declaration_of(fault), place,
                       _LIBRARY, backward=_BACKWARD if backward else None)
+    if fault.made:
+        return replace(subject, made={fault.made.form: _in_form(subject, fault.made)})
     if fault.other_path is None:
         return subject
     other = replace(subject, id=f"{target} ({OTHER_PATH})", callee=InProcess(fault.other_path()))
     return replace(subject, variants={OTHER_PATH: other})
+
+
+def _in_form(subject: Subject, wrong: WrongForm) -> Subject:
+    """The form of a fault's function in which it is wrong."""
+    backward = wrong.backward() if wrong.backward else None
+    return replace(subject, id=f"{subject.id} ({wrong.form})", callee=InProcess(wrong.make(), backward=backward))
 
 
 def sound_subject(target: str) -> Subject:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import traceback
 from collections import abc
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Type
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
 from . import said
 from .frames import Entries
+from .lifts.making import Form, NotMade, refusing
 from .parts import READABLE, parts_of
 from .steps import CACHE, stepped
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
 NO_GRADIENT = "no gradient"  # where an output does not depend on its inputs in a way that can be differentiated
+NOT_MADE = "not made"  # where a framework refuses the form of the function that is asked for
 NAMES = ("the output", "the weights", "the log-sum-exp")  # of two that come back, the judge knows the second
 LONGEST = 4000  # characters of a traceback, a message, a line
 
@@ -30,7 +32,8 @@ class Arguments(NamedTuple):
     nobody knows yet what comes back: it is then told part by part.
     rows: with gradients of the sum of these rows of the output, (T,) bool; None without.
     wrt: the names of the arguments with respect to which gradients come back, behind the output.  is_backward: that
-    the function is a backward pass, and nothing but gradients comes back, in a mapping.
+    the function is a backward pass, and nothing but gradients comes back, in a mapping.  form: what the framework is to
+    make of the function first; None: nothing.
     """
 
     inputs: Sequence[Entries]
@@ -40,6 +43,7 @@ class Arguments(NamedTuple):
     rows: Any = None
     wrt: Sequence[str] = ()
     is_backward: bool = False
+    form: Optional[Form] = None
 
 
 class Ended(NamedTuple):
@@ -86,7 +90,9 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
             if CACHE in keywords:
                 function = stepped(function, keywords.pop(CACHE), _parted)
             told: Dict[str, Any] = {}
-            if given.wrt:
+            if given.form is not None:
+                results = _formed(lift.formed(function, given.form), lift, given, inputs, keywords)
+            elif given.wrt:
                 results = _differentiated(function, lift, given, inputs, keywords)
             else:
                 returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
@@ -95,6 +101,9 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
                 lift.give_back(handed[id(each.array)], each)
         except _Unusable as unusable:
             ending = Ended("unusable", told=unusable.told)
+        except NotMade as refused:
+            words = summary(refused.__cause__) if refused.__cause__ else str(refused)
+            ending = Ended("unusable", told={"named": words, "name": NOT_MADE, "at": 0, "reading": ""})
         except caught as raised:
             ending = Ended("raised", told=told_of(raised))
         else:
@@ -143,6 +152,15 @@ def _parted(returned: Any) -> Tuple[Any, Any]:
         raise _Unusable(named(returned), "the cache", 0)
     *results, cache = returned
     return (results[0] if len(results) == 1 else tuple(results)), cache
+
+
+def _formed(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
+            keywords: Mapping[str, Any]) -> List[Entries]:
+    """What the form of a function answers, in the shapes given. Of gradients, whatever is raised is a refusal."""
+    if not given.wrt:
+        return _read(_called(function, lift, inputs, keywords, rows=None, pulled=[]), given.shapes, lift)
+    with refusing():
+        return _differentiated(function, lift, given, inputs, keywords)
 
 
 def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],

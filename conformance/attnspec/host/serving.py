@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections import OrderedDict
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from .calling import Arguments, Ended
 from .describing import described
 from .frames import PIECE, Entries, Incoming, packed, received, send
 from .lifts import LIFTS, flushing
+from .lifts.making import Form
 from .sharing import NO_ROOMS, Again, rooms
 
 VERSION = 1
@@ -124,7 +125,7 @@ class Servant:
         inputs, keywords = [arrays[at] for at in header["inputs"]], unpacked(header["keywords"], arrays)
         given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array, header.get("wrt", ()),
-                          header.get("backward", False))
+                          header.get("backward", False), _form(header))
         lift = self._lifted(header["lift"], header.get("device", ""))
         changed = self._incoming.watched(arrays)
         functions = self._backwards if given.is_backward else self._functions
@@ -156,6 +157,12 @@ class Servant:
         for lift in self._lifts.values():
             lift.forget()
         return {}, ()
+
+
+def _form(header: Mapping[str, Any]) -> Optional[Form]:
+    """What the framework is to make of the function first."""
+    asked = header.get("form")
+    return Form(asked["name"], asked.get("mapped", ())) if asked else None
 
 
 def _give_up(device: str, ended: Ended) -> None:

@@ -20,6 +20,7 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from attnspec.core.errors import AttnspecError, UsageError
+from attnspec.core.made_variants import foretold_variants, read_variants
 from attnspec.core.nouns import DType, Effort, Verdict, gates
 from attnspec.core.plan import HANDED, Item, Plan
 from attnspec.core.sizes import foretold, read_all
@@ -73,6 +74,7 @@ def gate(
     memory: float = 0,
     must_take: str | Iterable[str] = (),
     sizes: str | Iterable[str] = (),
+    variants: str | Iterable[str] = (),
     engine: str = ENGINE,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
@@ -91,6 +93,7 @@ def gate(
     GiB that a subject may take.
     must_take: what the targets must take, as "causal bias D128 T4096 float16": refusing any of it fails.
     sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of them.
+    variants: what a framework makes of the function, judged besides, as "compile,export,vmap,checkpoint".
     What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
     hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.
@@ -110,7 +113,7 @@ def gate(
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
         device=device, memory=int(memory * 2**30), must_take=" ".join(_texts(must_take)),
-        sizes=read_all(_texts(sizes)),
+        sizes=read_all(_texts(sizes)), variants=read_variants(_texts(variants)),
         is_brief=effort == Effort.QUICK.value and not named)
     look_in(plan.surroundings({}))
     return _test(plan, engine)
@@ -136,7 +139,7 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     setattr(test_attention, EFFORT, plan.effort.value)
-    setattr(test_attention, SIZES, tuple(foretold(plan.sizes, plan.deadline)))
+    setattr(test_attention, SIZES, (*foretold(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
     return test_attention
 
 

@@ -43,7 +43,7 @@ class TrialJobs:
 
         Such an item takes as long as half of the other clauses: asked late, it leaves other workers idle.
         """
-        asking = {clause.id for clause in self.spec.clauses if clause.flips}
+        asking = {clause.id for clause in self.spec.clauses if clause.flips or clause.made}
         groups = groupby(distinct_items(self.judge), lambda item: (item.target, item.dtype))
         return tuple(item for (target, _), group in groups for item in self._ordered(target, tuple(group), asking))
 

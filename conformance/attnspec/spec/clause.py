@@ -14,6 +14,9 @@ from attnspec.core.nouns import DType, Effort, Level
 FLIPPING = "variants_agree"
 """The relation that asks variants."""
 
+MAKING = "form_agrees"
+"""The relation that asks for a form which attnspec makes of the subject itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -93,6 +96,11 @@ class Clause:
     def flips(self) -> bool:
         """Whether it asks the variants of a subject."""
         return any(word.name == FLIPPING for word in self.then)
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The forms of a subject that it asks for, which attnspec makes itself."""
+        return frozenset(str(word.args.get("form", "")) for word in self.then if word.name == MAKING)
 
     def place_of(self, key: str) -> Place:
         """Where a key of the clause (`given`, `refuted_by`, …) stands; the clause's own place if it is not given."""

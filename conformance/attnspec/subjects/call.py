@@ -15,8 +15,9 @@ import numpy as np
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
-from attnspec.host.calling import NO_GRADIENT, Arguments, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, Arguments, Ended
 from attnspec.host.frames import Entries
+from attnspec.host.lifts.making import Form
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
@@ -103,13 +104,17 @@ class NotDifferentiated(Exception):  # noqa: N818  (named for what happened; it 
     """The output requires no gradient: there is nothing to judge."""
 
 
+class NotMade(Exception):  # noqa: N818  (named for what happened; it is no error)
+    """The framework does not make the form of the function that is asked for; its words say why."""
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """The arguments of a call, and the shapes of what should come back, which `names` names.
 
     Arrays may also stand in a mapping (`params`). `shapes` has one entry for the output alone, two for the pair; none
     where nobody knows yet what comes back. wrt: the inputs with respect to which gradients come back, too; of a
-    backward pass (is_backward) nothing else does.
+    backward pass (is_backward) nothing else does. form: what the framework is to make of the function first.
     """
 
     arrays: Mapping[str, Array]  # query, key, value: handed over in this order
@@ -119,6 +124,7 @@ class Call:
     names: tuple[str, ...] = ("output", "weights")
     wrt: tuple[str, ...] = ()
     is_backward: bool = False
+    form: Form | None = None
 
     @cached_property
     def named(self) -> Mapping[str, Array]:
@@ -135,7 +141,8 @@ class Call:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
         keywords = {name: _given(value, kept) for name, value in self.keywords.items()}
         inputs = [kept[id(each)] for each in self.arrays.values()]
-        return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows, self.wrt, self.is_backward)
+        return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows, self.wrt, self.is_backward,
+                         self.form)
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
@@ -196,13 +203,15 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
-    Raises SubjectRaised or UnusableAnswer.
+    Raises SubjectRaised, UnusableAnswer, NotDifferentiated or NotMade.
     """
     if ended.ended == "raised":
         raise raised_there(ended.told, ended.said)
     if ended.ended == "unusable":
         if ended.told["name"] == NO_GRADIENT:
             raise NotDifferentiated("its output requires no gradient")
+        if ended.told["name"] == NOT_MADE:
+            raise NotMade(portable(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()

@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, Ended
 from attnspec.host.frames import Entries, same_bits
 from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.parts import READABLE
@@ -157,7 +157,8 @@ class Hosted:
                   "inputs": [places[id(each)] for each in call.arrays.values()],
                   "keywords": _told(call.keywords, places), "dtype": call.dtype.value, "shapes": call.shapes,
                   **({} if rows is None else {"rows": places[id(rows)]}),
-                  **({"wrt": call.wrt, "backward": call.is_backward} if call.wrt else {})}
+                  **({"wrt": call.wrt, "backward": call.is_backward} if call.wrt else {}),
+                  **({"form": call.form._asdict()} if call.form else {})}
         try:
             return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
                                                 kind=self._kind(call))
@@ -170,7 +171,7 @@ class Hosted:
 
     def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
-        return self.number, call.dtype, frozenset(call.keywords), *(array.shape for array in call.arrays.values())
+        return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
@@ -295,5 +296,5 @@ def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
         _ = [str(each) for each in words["classes"]]
         _, _, line = words.get("by") or ("", "", 0)
         _ = int(line)
-    if ended == "unusable" and words["name"] not in {"the pair", "the mapping", NO_GRADIENT}:
+    if ended == "unusable" and words["name"] not in {"the pair", "the mapping", NO_GRADIENT, NOT_MADE}:
         _ = call.shapes[words["at"]]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from packaging.requirements import Requirement
 
 from attnspec.core.errors import quoted
+from attnspec.core.made_variants import VARIANTS
 from attnspec.core.surroundings import DEVICES
 from attnspec.spec.fields import Fields
 from attnspec.subjects.installed import installed_version
@@ -18,6 +19,16 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def read_device(fields: Fields) -> str:
     """The kind of device that a library or a subject runs on alone; empty for any. Raises the error of the fields."""
     return fields.one_of("device", DEVICES, "", kind="kind of device")
+
+
+def read_made(fields: Fields) -> tuple[str, ...]:
+    """The variants that attnspec makes itself where it audits a subject. Raises the error of the fields."""
+    names = fields.texts("made", ())
+    for at, name in enumerate(names):
+        if name not in VARIANTS:
+            raise fields.error.unknown("variant that attnspec makes", name, VARIANTS,
+                                       where=fields.mapping["made"].place_of(at))
+    return names
 
 
 def read_variables(fields: Fields) -> Mapping[str, str]:

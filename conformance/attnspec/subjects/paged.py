@@ -98,7 +98,7 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
     lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
     needed = -(-held // slots)
-    is_used = np.arange(max(1, needed.max() + layout.columns)) < needed[:, None]
+    is_used = np.arange(max(1, needed.max(initial=0) + layout.columns)) < needed[:, None]
     contents = [_cut(array, held, is_used, slots, layout.content) for array in (problem.key, problem.value)]
     owner = _same(contents) if layout.shares else np.arange(is_used.sum())
     own, pages = np.unique(owner, return_inverse=True)

@@ -56,7 +56,7 @@ class Subject:
 
     variants: the same with one hidden switch flipped.  refused: what it was found to refuse, by `refusals.py`, with its
     words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
-    backward: its backward pass, where it has one of its own.
+    backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
     """
 
     id: str
@@ -73,6 +73,7 @@ class Subject:
     entry: Place | None = None
     described: Described | None = None
     backward: BackwardPass | None = None
+    made: Mapping[str, Subject] = field(default_factory=dict)
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.

@@ -14,6 +14,7 @@ from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.recipe import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
+from attnspec.subjects.made import no_form_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.draws import DRAWS
@@ -75,7 +76,7 @@ class Check:
         passes = 2 if looks & OF_INPUT.keys() else 1
         return Demand(self.domain, reads=bool(looks & INSIDE), parted="".join(sorted(set(parted))),
                       runs=max(1, len(self.runs)) * passes, projects=projects or self.domain.is_layer,
-                      flips=self.clause.flips, pool=self.clause.pool)
+                      flips=self.clause.flips or bool(self.clause.made), pool=self.clause.pool)
 
     def lacking(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""
@@ -86,6 +87,8 @@ class Check:
             return "it is a rotary embedding, not attention" if kind is Kind.ROTARY else "it is not a rotary embedding"
         if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
+        if self.clause.made - subject.made.keys():
+            return _not_made(subject)
         return subject.lacks(self.needs)
 
     @property
@@ -104,6 +107,11 @@ class Check:
         start: Posed[Any] = Posed((problem,), conventions=conventions)
         return {name: _carried_out(steps, start, drawn, f"{key}|{_chain(self.clause.runs[name], drawn)}")
                 for name, steps in self.runs.items()}
+
+
+def _not_made(subject: Subject) -> str:
+    """Why there is no form of a subject that attnspec makes itself."""
+    return no_form_of(subject.declaration) or "it is judged with --variants"
 
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:

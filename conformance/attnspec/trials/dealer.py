@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.declaration import Limits
+from attnspec.core.made_variants import POOL as MADE
+from attnspec.core.made_variants import SHAPES
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.problem import Sizes
@@ -14,7 +16,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS
 
-COMPILED = 5
+COMPILED = SHAPES
 """Variants that compile are put the first cases of a trial: so many. In these all keywords stand together once and each
 alone once, at sizes that clauses share; what comes later is put to other variants.
 """
@@ -52,7 +54,8 @@ class Dealer:
 
     def _plan(self, demands: tuple[Demand, ...], dtype: DType, limits: Limits) -> SizePlan:
         declared = self.subject.declaration
-        flipped = COMPILED if any(variant.compiles for variant in declared.variants.values()) else 0
+        is_shared = any(variant.compiles for variant in declared.variants.values()) or demands[0].pool == MADE
+        flipped = COMPILED if is_shared else 0
         return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
                         flipped=flipped, blocks=tuple(declared.blocks.items()))
 

@@ -130,6 +130,7 @@ class Evaluator:
         self._answers: Memory[Answer] = Memory()
         self._archive = archive or Archive()
         self._pace = 0.0
+        self._made: dict[str, Evaluator] = {}
 
     def under(self, precision: Precision) -> Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
@@ -264,6 +265,12 @@ class Evaluator:
     def _variants(self) -> dict[str, Evaluator]:
         names = self.subject.declaration.variants
         return {name: Evaluator(self.subject.variant(name), self.dtype, self.conventions) for name in names}
+
+    def made(self, form: str) -> Evaluator:
+        """The same evaluator for a form that attnspec makes of the subject itself."""
+        if form not in self._made:
+            self._made[form] = Evaluator(self.subject.made[form], self.dtype, self.conventions, archive=self._archive)
+        return self._made[form]
 
     def variants(self) -> Mapping[str, Evaluator]:
         """The same evaluator for each variant of the subject (a hidden switch flipped)."""

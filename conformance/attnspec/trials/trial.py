@@ -70,7 +70,7 @@ class Trial(Judging):
             self._hold(tally)
             return tally
         with contextlib.suppress(Enough):
-            if self.shrinks and not self.is_glance:
+            if self.shrinks and not (self.is_glance or self.is_sparing):
                 self._make_small(tally)
         return tally
 
@@ -167,7 +167,7 @@ class Trial(Judging):
 
     def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Have Hypothesis make a failing case simpler."""
-        most = tally.tried + ATTEMPTS if self.is_glance else self.most
+        most = tally.tried + ATTEMPTS if self.is_glance or self.is_sparing else self.most
         trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
         trial._run(menu, tally, [], database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
 
@@ -177,6 +177,11 @@ class Trial(Judging):
         except (Violated, SubjectRaised):
             return True
         return False
+
+    @property
+    def is_sparing(self) -> bool:
+        """Whether each case is a run of a compiler: a form of the subject is asked for that attnspec makes itself."""
+        return bool(self.check.clause.made)
 
     @property
     def is_glance(self) -> bool:

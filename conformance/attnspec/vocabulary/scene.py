@@ -14,6 +14,7 @@ from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
+from attnspec.subjects.call import NotMade
 from attnspec.subjects.subject import Answer, NotDifferentiated, Subject
 
 AnyProblem = Problem | LayerProblem | RotaryProblem
@@ -113,6 +114,9 @@ class AnyEvaluator(Protocol):
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""
 
+    def made(self, form: str) -> AnyEvaluator:
+        """The same evaluator for a form that attnspec makes of the subject itself."""
+
     def variants(self) -> Mapping[str, AnyEvaluator]:
         """The same evaluator for each variant of the subject (a hidden switch flipped)."""
 
@@ -200,7 +204,7 @@ class Scene:
                 self.evaluator.ask(problem, "", fresh=True)
             return tuple(self.evaluator.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
                          for index, part in enumerate(posed.parts))
-        except NotDifferentiated as undefined:
+        except (NotDifferentiated, NotMade) as undefined:
             raise OutsideLimits(str(undefined)) from None
 
     def variants(self) -> Mapping[str, AnyEvaluator]:

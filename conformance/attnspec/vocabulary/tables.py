@@ -7,7 +7,7 @@ from typing import Any
 
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import capacity, chance, differentiating, merging, overflow, relations, rulings
+from attnspec.vocabulary import capacity, chance, differentiating, making, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
@@ -33,8 +33,8 @@ _ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} fal
 INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
     "is_multiple": WORST_CASE, "sums_to_one": WORST_CASE, "inside_hull": WORST_CASE, "row_maxima_grow": WORST_CASE,
-    "variants_agree": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY, "has_input_dtype": EQUALITY,
-    "is_finite": EQUALITY,
+    "variants_agree": WORST_CASE, "form_agrees": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY,
+    "has_input_dtype": EQUALITY, "is_finite": EQUALITY,
     "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
     "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
     "hidden_rows_follow_convention": "probe of a convention",
@@ -104,6 +104,7 @@ RELATIONS: Words = _words(
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
     capacity.overfull_cache_follows_convention, capacity.full_cache_agrees_with_definition,
     merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
+    making.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
     *ROTARY_RELATIONS,
 )

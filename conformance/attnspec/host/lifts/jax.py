@@ -12,7 +12,8 @@ import ml_dtypes  # JAX needs it itself
 import numpy as np
 
 from ..frames import Entries
-from . import driver, plain
+from . import driver, jax_forms, plain
+from .making import Form
 
 
 class Lift(plain.Lift):
@@ -113,10 +114,15 @@ class Lift(plain.Lift):
             return self.differentiated(function, inputs, keywords, wrt)
         return found
 
+    def formed(self, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
+        """The function in this form, of arrays (B,H,T,D)."""
+        return jax_forms.formed(function, form)
+
     def forget(self) -> None:
         """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
         self._programs.clear()
         self._inlined.clear()
+        jax_forms.KEPT.clear()
         jax.clear_caches()
 
 

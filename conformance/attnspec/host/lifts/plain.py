@@ -8,9 +8,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from ..frames import Entries
-from . import torch_tensors
+from . import making, torch_tensors
+from .making import Form, NotMade
 
-INPUTS = ("query", "key", "value")
+INPUTS = making.INPUTS
 GRAD = "grad_output"
 _NAMES = {np.dtype(name): name for name in ("float64", "float32", "float16")}  # NumPy puts a name together each time
 
@@ -65,6 +66,12 @@ class Lift:
         """
         keywords = {name: value for name, value in keywords.items() if name != GRAD}
         return function(*inputs, **keywords), None
+
+    def formed(self, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
+        """The function in a form that the framework makes of it, with the same arguments, arrays (B,H,T,D); each once.
+        It, or this, raises NotMade where there is none.
+        """
+        raise NotMade("NumPy makes no other form of a function")
 
     def give_back(self, value: Any, entries: Entries) -> None:
         """Write what the call left of a framework's array, any shape, into the one that it was made of, where the two

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from ..frames import Entries
-from . import driver, plain, torch_tensors
+from . import driver, plain, torch_forms, torch_tensors
+from .making import Form
 
 
 class Lift(plain.Lift):
@@ -104,6 +105,14 @@ class Lift(plain.Lift):
         found = torch.autograd.grad(output, list(leaves.values()), grad.to(output.dtype), allow_unused=True)
         return output.detach(), [torch.zeros_like(leaf) if each is None else each
                                  for each, leaf in zip(found, leaves.values())]
+
+    def formed(self, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
+        """The function in this form, of tensors (B,H,T,D)."""
+        return torch_forms.formed(function, form)
+
+    def forget(self) -> None:
+        """Drop what was compiled and exported."""
+        torch_forms.forget()
 
 
 def placed(tensor: Any, device: str) -> Any:

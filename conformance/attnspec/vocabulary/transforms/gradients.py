@@ -61,5 +61,27 @@ def share_bias(posed: Attention, *, over: Literal["batch", "heads", "queries"]) 
     return posed.but(bias=np.ascontiguousarray(np.take(bias, [0], axis=axis)))
 
 
-OF_GRADIENTS = (forget_grad, expand_grad, lay_out_grad, share_bias)
+def grad_of(posed: Attention, *, entries: Literal["first", "others"]) -> Attention:
+    """Leave the output a gradient in the first entry of the batch alone, or in all others alone."""
+    grad = posed.one.grad_output
+    if grad is None or len(grad) == 1:
+        raise NoClaim("the batch has one entry, or the output has no gradient")
+    kept = (np.arange(len(grad)) == 0) == (entries == "first")
+    return posed.but(grad_output=np.where(kept[:, None, None, None], grad, np.zeros((), grad.dtype)))
+
+
+def scale_grad(posed: Attention, *, by: float) -> Attention:
+    """Multiply the output's gradient by a power of two, as a loss is scaled; no claim where that is not exact."""
+    grad = posed.one.grad_output
+    if grad is None:
+        raise NoClaim("the output has no gradient")
+    factor = grad.dtype.type(by)
+    with np.errstate(over="ignore"):  # what overflows is told
+        scaled = grad * factor
+    if not np.array_equal(scaled / factor, grad):
+        raise NoClaim("the output's gradient does not fit its dtype once it is scaled")
+    return posed.but(grad_output=scaled)
+
+
+OF_GRADIENTS = (forget_grad, expand_grad, lay_out_grad, share_bias, grad_of, scale_grad)
 """The words of gradients."""

@@ -1,0 +1,26 @@
+"""What a run asks of a subject besides its answers: gradients of its framework, forms that a framework makes of it."""
+
+from __future__ import annotations
+
+from attnspec.core.gradient_keywords import GRAD, POOL
+from attnspec.core.made_variants import FORMS, forms_asked
+from attnspec.core.plan import Plan
+from attnspec.subjects.made import with_made
+from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check
+
+
+def as_asked(subject: Subject, plan: Plan) -> Subject:
+    """The subject, of which gradients and forms can be had if the plan asks for them."""
+    subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
+    return subject.with_gradients if _asks_gradients(plan) else subject
+
+
+def _asks_gradients(plan: Plan) -> bool:
+    """Whether a run asks frameworks for gradients: of those who have a backward pass of their own every run does."""
+    return POOL in plan.profiles or any(name.partition(".")[0] == POOL for name in plan.clauses)
+
+
+def as_put(subject: Subject, check: Check) -> Subject:
+    """The subject as a clause is put to it: where a form of it is asked for gradients, the plain function is, too."""
+    return subject.with_gradients if check.clause.made and GRAD in check.needs else subject

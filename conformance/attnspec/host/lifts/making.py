@@ -1,0 +1,92 @@
+"""What the forms have in common that frameworks make of a function: how one is asked for, and how it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Sequence, Tuple
+
+COMPILE, EXPORT, ONNX, VMAP, CHECKPOINT = "compile", "export", "onnx", "vmap", "checkpoint"
+
+INPUTS = ("query", "key", "value")
+
+
+class Form(NamedTuple):
+    """A form that is asked for. mapped: the names of the arguments that have an entry for each of the batch, along
+    their first axis.
+    """
+
+    name: str
+    mapped: Sequence[str] = ()
+
+
+class NotMade(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
+    """The framework does not make this form of the function. What it says to that is the cause, or the text."""
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Inside, what is raised is a refusal."""
+    try:
+        yield
+    except NotMade:
+        raise
+    except Exception as cause:
+        raise NotMade(str(cause)) from cause
+
+
+class Given(NamedTuple):
+    """The arguments of a call: arrays by name, mappings of arrays among them (the parameters of a layer), and the rest,
+    which a framework takes for constants.
+    """
+
+    arrays: Dict[str, Any]
+    rest: Dict[str, Any]
+
+    @classmethod
+    def of(cls, inputs: Sequence[Any], keywords: Mapping[str, Any], is_array: Callable[[Any], bool]) -> Given:
+        """Parted. inputs: query, key and value."""
+        every = {**dict(zip(INPUTS, inputs)), **keywords}
+        arrays = {name: value for name, value in every.items() if is_array(value) or isinstance(value, dict)}
+        return cls(arrays, {name: value for name, value in every.items() if name not in arrays})
+
+    @property
+    def kind(self) -> Tuple[Any, ...]:
+        """What calls have in common that one program can answer, but for the shapes of their arrays."""
+        return tuple(self.arrays), repr(sorted(self.rest.items()))
+
+
+def called(function: Callable[..., Any], rest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    """What the function answers to arrays by name, any shape, and the rest of its arguments."""
+    every = {**arrays, **rest}
+    inputs = [every.pop(name) for name in INPUTS]
+    return function(*inputs, **every)
+
+
+def of_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped: Sequence[str],
+             arrays: Mapping[str, Any]) -> Any:
+    """What the function makes of one entry of the batch: arrays without their first axis if they are mapped, which is
+    then as long as one.
+    """
+    alone = {name: value[None] if name in mapped else value for name, value in arrays.items()}
+    answer = called(function, rest, alone)
+    return tuple(each[0] for each in answer) if isinstance(answer, (tuple, list)) else answer[0]
+
+
+class Kept:
+    """The forms that were made, each once, so that what a framework keeps by identity is found again."""
+
+    def __init__(self) -> None:
+        self._made: Dict[Any, Tuple[Any, Callable[..., Any]]] = {}  # with the function, so that no other has its id
+
+    def of(self, function: Callable[..., Any], form: Form, made: Callable[[], Callable[..., Any]]) -> Any:
+        """The form of the function, made now where it was not before."""
+        key = (id(function), form.name, tuple(form.mapped))
+        if key not in self._made:
+            self._made[key] = function, made()
+        return self._made[key][1]
+
+    def clear(self) -> bool:
+        """Let all go; whether there was any."""
+        was_any = bool(self._made)
+        self._made.clear()
+        return was_any
