@@ -39,6 +39,8 @@ class Stage(enum.Enum):
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
     GRAD_OUTPUT = "grad_output"
+    DROPOUT_RATE = "dropout_rate"
+    SEED = "seed"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"
