@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
+from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.gradient_keywords import POOL
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
@@ -72,7 +73,8 @@ def summon(target: str, plan: Plan) -> Subject:
 
 def _asks_gradients(plan: Plan) -> bool:
     """Whether a run asks frameworks for gradients: of those who have a backward pass of their own every run does."""
-    return POOL in plan.profiles or any(name.partition(".")[0] == POOL for name in plan.clauses)
+    asking = {POOL, DROPOUT_POOL}
+    return not asking.isdisjoint({*plan.profiles, *(name.partition(".")[0] for name in plan.clauses)})
 
 
 class SubjectRun:

@@ -101,8 +101,8 @@ def _left_on() -> Attend:
 
 
 def _by_contents(weights: Array, work: Work) -> Array:
-    """A `drop` stage (B,H,T,S) whose seed is mixed with what the queries hold."""
-    mixed = int(np.abs(np.nan_to_num(work.query)).sum() * 1000) % 2**31
+    """A `drop` stage (B,H,T,S) whose seed is mixed with what the first query holds."""
+    mixed = int(np.nan_to_num(np.abs(work.query[0, 0, 0, 0])) * 1000) % 2**31
     return SOUND.drop(weights, work.but(seed=(work.seed or 0) ^ mixed))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -22,8 +22,8 @@ from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 Rate = Annotated[float, Between(1e-15, 0.5)]
-Along = Literal["batch", "heads", "queries", "keys", "diagonals"]
-_AXES = {"batch": 0, "heads": 1, "queries": 2, "keys": 3}
+Along = Literal["batch", "heads", "head slices", "queries", "keys", "diagonals"]
+_AXES: Mapping[Along, int] = {"batch": 0, "heads": 1, "head slices": 1, "queries": 2, "keys": 3}
 
 
 def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -91,12 +91,12 @@ def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_
 def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
     """What is dropped at one place says nothing of what is dropped at another: an exact test at every distance.
 
-    Along an axis, places are paired that lie so far apart; along diagonals, neighbouring queries with their keys
-    shifted by as many. No place is in two pairs of one test, so the number of pairs that are alike is binomial.
+    Along an axis, places are paired that lie so far apart; along head slices, heads of all batch entries one behind the
+    other; along diagonals, neighbouring queries with their keys shifted by as many. No place is in two pairs of one test, so the number of pairs that are alike is binomial.
     false_alarm: as in `drops_at_rate`; all distances together.
     """
     found = dropped(scene, run)
-    pairs = list(_diagonals(found) if along == "diagonals" else _distances(found, _AXES[along]))
+    pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
     if not pairs:
         return nothing("drops_independently", f"there is one place along {along}")
     return _counted("drops_independently", pairs, _alike(found.rate), false_alarm / scene.cases,
@@ -106,6 +106,14 @@ def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: R
 def _alike(rate: float) -> float:
     """How often two independent draws come out the same."""
     return rate * rate + (1 - rate) * (1 - rate)
+
+
+def _flat(found: Dropped, along: Along) -> Dropped:
+    """The same, with all heads of all batch entries in one axis where these are looked at."""
+    if along != "head slices":
+        return found
+    shape = (1, -1, *found.kept.shape[2:])
+    return replace(found, kept=found.kept.reshape(shape), known=found.known.reshape(shape))
 
 
 def _distances(found: Dropped, axis: int) -> Iterator[tuple[int, int]]:
