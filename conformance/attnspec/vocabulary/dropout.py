@@ -24,6 +24,8 @@ from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 Rate = Annotated[float, Between(1e-15, 0.5)]
 Along = Literal["batch", "heads", "head slices", "queries", "keys", "diagonals"]
 _AXES: Mapping[Along, int] = {"batch": 0, "heads": 1, "head slices": 1, "queries": 2, "keys": 3}
+_INSIDE = (2, 3)
+"""The axes of a head slice."""
 
 
 def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -67,32 +69,33 @@ def masks_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
 
 
 def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
-    """The number of weights that are dropped is binomial, of independent draws at the rate: an exact test.
-
-    false_alarm: how often, at the most, a subject that draws so fails the clause, all its cases together.
+    """In each head slice the number of weights that are dropped is binomial, of independent draws at the rate: an exact
+    test. false_alarm: how often, at the most, a subject that draws so fails the clause, all its cases together.
     """
     found = dropped(scene, run)
-    count, trials = int((found.known & ~found.kept).sum()), int(found.known.sum())
-    return _counted("drops_at_rate", [(count, trials)], found.rate, false_alarm / scene.cases,
-                    f"the share of {trials} weights that is dropped")
+    counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
+    return _counted("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
+                    "the share of the weights of a head slice that is dropped")
 
 
 def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_alarm: Rate) -> Measured:
-    """What one run drops says nothing of what another run drops: the weights of which both do the same are counted,
-    by an exact test. false_alarm: as in `drops_at_rate`.
+    """What one run drops says nothing of what another run drops: in each head slice the weights of which both do the
+    same are counted, by an exact test. false_alarm: as in `drops_at_rate`.
     """
     one, two = (dropped(scene, run) for run in runs)
     known = one.known & two.known
-    pairs = [(int((known & (one.kept == two.kept)).sum()), int(known.sum()))]
-    return _counted("masks_are_independent", pairs, _alike(one.rate), false_alarm / scene.cases,
-                    f"the share of weights of which {runs[0]} and {runs[1]} both do the same")
+    counts = list(_counts(known & (one.kept == two.kept), known, _INSIDE))
+    return _counted("masks_are_independent", counts, _alike(one.rate), false_alarm / scene.cases,
+                    f"the share of the weights of a head slice of which {runs[0]} and {runs[1]} both do the same")
 
 
 def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
     """What is dropped at one place says nothing of what is dropped at another: an exact test at every distance.
 
     Along an axis, places are paired that lie so far apart; along head slices, heads of all batch entries one behind the
-    other; along diagonals, neighbouring queries with their keys shifted by as many. No place is in two pairs of one test, so the number of pairs that are alike is binomial.
+    other; along diagonals, neighbouring queries with their keys shifted by as many. No place is in two pairs of one
+    test, so the number of pairs that are alike is binomial. Other axes are not taken to be independent: of queries and
+    keys each head slice is tested by itself, of heads each batch entry, of batch entries each head.
     false_alarm: as in `drops_at_rate`; all distances together.
     """
     found = dropped(scene, run)
@@ -118,12 +121,13 @@ def _flat(found: Dropped, along: Along) -> Dropped:
 
 def _distances(found: Dropped, axis: int) -> Iterator[tuple[int, int]]:
     """Of each distance along an axis, how many pairs are alike, of how many; those of even and odd stretches apart."""
-    kept, known = (np.moveaxis(array, axis, 0) for array in (found.kept, found.known))
-    for distance in range(1, len(kept)):
-        places = np.arange(len(kept) - distance)
+    for distance in range(1, found.kept.shape[axis]):
+        places = np.arange(found.kept.shape[axis] - distance)
         for phase in (0, 1):
             left = places[places // distance % 2 == phase]
-            yield from _pairs(kept[left], known[left], kept[left + distance], known[left + distance])
+            kept, known, also, others = (np.take(array, at, axis) for at in (left, left + distance)
+                                         for array in (found.kept, found.known))
+            yield from _counts(known & others & (kept == also), known & others, (axis, *_INSIDE))
 
 
 def _diagonals(found: Dropped) -> Iterator[tuple[int, int]]:
@@ -132,21 +136,22 @@ def _diagonals(found: Dropped) -> Iterator[tuple[int, int]]:
     for shift in (each for each in range(1 - S, S) if each):
         left, right = slice(max(0, -shift), S - max(0, shift)), slice(max(0, shift), S + min(0, shift))
         for phase in (0, 1):
-            one, two = slice(phase, T - 1, 2), slice(phase + 1, T, 2)
-            yield from _pairs(found.kept[:, :, one, left], found.known[:, :, one, left],
-                              found.kept[:, :, two, right], found.known[:, :, two, right])
+            one = (..., slice(phase, T - 1, 2), left)
+            two = (..., slice(phase + 1, T, 2), right)
+            known = found.known[one] & found.known[two]
+            yield from _counts(known & (found.kept[one] == found.kept[two]), known, _INSIDE)
 
 
-def _pairs(one: Array, known: Array, two: Array, also: Array) -> Iterator[tuple[int, int]]:
-    """How many entries of two arrays of one shape, any, are alike, of how many that are known of both."""
-    both = known & also
-    if trials := int(both.sum()):
-        yield int((both & (one == two)).sum()), trials
+def _counts(alike: Array, known: Array, axes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Of (B,H,T,S), summed along these axes: how many are alike, of how many that are known."""
+    over = tuple(sorted(set(axes)))
+    totals = (np.ravel(array.sum(axis=over)) for array in (alike, known))
+    yield from ((int(count), int(trials)) for count, trials in zip(*totals, strict=True) if trials)
 
 
 def _counted(relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float, what: str) -> Measured:
     """Counts, each of so many trials, against what is expected, the rate shared out among them."""
-    if not any(trials for _, trials in counts):
+    if not counts:
         return nothing(relation, "no weight is so large that it is seen whether it is dropped")
     shares, allowances = [], []
     for count, trials in counts:
