@@ -1,4 +1,4 @@
-"""`flax.linen.dot_product_attention` with a dropout rate: with what is dropped shared, as it is by default, and apart."""
+"""`flax.linen.dot_product_attention` with a dropout rate: what is dropped is shared, its default, or not."""
 
 from __future__ import annotations
 

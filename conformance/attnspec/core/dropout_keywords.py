@@ -46,10 +46,10 @@ DROPOUT = (
         sample=0.5, is_uncommon=True, pool=POOL, beside=SEED, called="dropout rate", questions={
             "dropout.form": "What becomes of the weights at a dropout rate?",
             "dropout.seed": "Do two calls with the same seed drop the same weights?"},
-        asks="What becomes of the weights at a dropout rate?", other_names=("dropout_p",), parameters=(RATE,)),
+        asks="What becomes of the weights at a dropout rate?", other_names=("dropout_p",)),
     Keyword(
         SEED, "int", "which weights are dropped follows from it, and from the shapes: the same in every call, and in "
         "the backward pass; given together with `dropout_rate`", PROFILE, Acts.WEIGHTS, "int | None",
         promise=_PROMISE, in_layers=False, is_uncommon=True, is_drawn=True, pool=POOL, beside=RATE,
-        called="dropout seed", other_names=("dropout_seed",), parameters=(SEED,)),
+        called="dropout seed", other_names=("dropout_seed",)),
 )

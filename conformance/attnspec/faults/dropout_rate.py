@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attnspec.faults import staged as sound
-from attnspec.faults.dropping import by_counter, counted
+from attnspec.faults.dropping import by_counter, counted, drop
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
 from attnspec.faults.work import Work
@@ -96,12 +96,12 @@ def _nan_at_one(weights: Array, work: Work) -> Array:
 
 def _one_keeps_all(weights: Array, work: Work) -> Array:
     """(B,H,T,S): a rate of 1 is taken for an invalid one, and nothing is dropped."""
-    return weights if work.dropout_rate == 1 else sound.drop(weights, work)
+    return weights if work.dropout_rate == 1 else drop(weights, work)
 
 
 def _default_at_zero(weights: Array, work: Work) -> Array:
     """(B,H,T,S): a rate of 0 is taken for one that is not given, and the default is 0.1."""
-    return sound.drop(weights, work.but(dropout_rate=0.1) if work.dropout_rate == 0 else work)
+    return drop(weights, work.but(dropout_rate=0.1) if work.dropout_rate == 0 else work)
 
 
 def _coarse(weights: Array, work: Work) -> Array:
@@ -114,7 +114,7 @@ def _coarse(weights: Array, work: Work) -> Array:
 
 def _small_kept(weights: Array, work: Work) -> Array:
     """(B,H,T,S): only weights above the mean are dropped."""
-    dropped = sound.drop(weights, work)
+    dropped = drop(weights, work)
     if not work.dropout_rate or work.dropout_rate == 1:
         return dropped
     mean = weights.mean(axis=-1, keepdims=True)
@@ -123,7 +123,7 @@ def _small_kept(weights: Array, work: Work) -> Array:
 
 def _largest_kept(weights: Array, work: Work) -> Array:
     """(B,H,T,S): the largest weight of a row is never dropped."""
-    dropped = sound.drop(weights, work)
+    dropped = drop(weights, work)
     if not work.dropout_rate or work.dropout_rate == 1:
         return dropped
     is_top = weights == weights.max(axis=-1, keepdims=True)

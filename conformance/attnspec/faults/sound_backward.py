@@ -101,6 +101,6 @@ SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
                   Way(delta="products", is_recomputed=False), "dropout_by_counter"),
     SoundBackward("backward_dropout_anew", "P from the log-sum-exp, and the factors drawn anew, in blocks",
                   Way(block=8), "dropout_by_counter"),
-    SoundBackward("backward_dropout_flash", "P and the factors anew, in blocks; P and dS are stored; delta of the output",
+    SoundBackward("backward_dropout_flash", "the same; P and dS are stored; delta of the output",
                   Way(_FLASH, "output", block=8), "dropout_fused"),
 )}

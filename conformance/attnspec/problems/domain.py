@@ -114,7 +114,8 @@ _FAMILIES: Mapping[Kind, tuple[FamilyName, ...]] = {
     "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",), "scale_ladder": ("scale_ladder",),
     "mask_attack": ("mask_attack", "mask_attack_far"), "mask_read_out": ("zero_query",),
     "logit_read_out": ("integers",), "worked_example": ("worked_example",),
-    "score": ("spread_logits",), "rotary": ROTARY_FAMILIES, "dropout": ("normal", "uniform"), **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
+    "score": ("spread_logits",), "rotary": ROTARY_FAMILIES, "dropout": ("normal", "uniform"),
+    **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
 _BIASES: Mapping[Kind, tuple[BiasName, ...]] = dict.fromkeys(GENERIC_KINDS, ("normal",))
 # One key hides nothing and makes no ladder.
 _LEAST_KEYS: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}

@@ -41,7 +41,8 @@ def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) ->
 
 def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", GradientOf],
                              run: RunName = ORIGINAL) -> Measured:
-    """The observed array equals the definition's, with the weights dropped that are 0 if the values are the identity.
+    """The observed array equals the definition's, with those weights dropped that are 0 where the values are the
+    identity.
     """
     problem, part = scene.problem(run), GRADIENTS if observe in OF_INPUT else "output"
     if problem.sizes.T * problem.sizes.S * problem.sizes.Dv * problem.sizes.B * problem.sizes.H > LARGEST:
@@ -50,7 +51,7 @@ def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", Gradien
     truth, allowance, claimed = LOOKS[observe].define(expected, scene)
     seen = _shown(scene, run, observe)
     measured = measure("agrees_with_what_is_kept", seen, truth, allowance, claimed,
-                       what=f"{QUANTITIES[observe]} against the definition, with the weights that are dropped for V = I")
+                       what=f"{QUANTITIES[observe]} against the definition, dropping what is dropped where V = I")
     return keep(scene, measured, seen_of(observe, run, seen), by_definition(observe, run, truth),
                 (allowance, claimed), observed=observe)
 
@@ -171,41 +172,45 @@ def averages_to_plain(scene: Scene, *, draws: Annotated[int, Between(2, 4096)], 
     are independent. over: each entry by itself, or all of a head together, as the projection on the plain output.
     false_alarm: as in `drops_at_rate`.
     """
-    problem = scene.problem(run)
+    problem, plain = scene.problem(run), _plain(scene.runs[run])
     rate, seed = rate_of(problem), getattr(problem, SEED)
-    posed = Posed(tuple(problem.but(**{SEED: seed + at}) for at in range(draws)), key=f"{scene.runs[run].key}|draws")
+    posed = Posed(tuple(problem.but(**{SEED: seed + at}) for at in range(draws)), key=f"{plain.key}|draws")
     mean = np.mean([answer.output.astype(np.float64) for answer in scene.answers(posed)], axis=0)
-    [expected] = expectations(scene, _plain(scene.runs[run]), "weights")
-    value = scene.evaluator.values_by_head(problem).astype(np.float64)
+    [expected] = expectations(scene, plain, "weights")
     bound = expect_any_dropped(problem, rate, scene.evaluator.precision, conventions=scene.conventions,
                                scale_width=scene.subject.scale_width(problem))
-    return _averaged(mean, expected.weights.astype(np.float64), value, bound.output_allowance,
-                     expected.claimed & bound.claimed, over, (rate, draws, false_alarm / scene.cases))
+    parts = expected.weights.astype(np.float64), scene.evaluator.values_by_head(problem).astype(np.float64)
+    seen, truth, squares, rounding, claimed = {"heads": _by_head, "entries": _by_entry}[over](
+        mean, *parts, bound.output_allowance, expected.claimed & bound.claimed)
+    spread = math.log(2 * squares.size * scene.cases / false_alarm) * squares / (2 * draws)
+    return measure("averages_to_plain", seen, truth, np.sqrt(spread) / (1 - rate) + rounding, claimed,
+                   what=f"the mean of the output over {draws} draws against the output without dropout, by {over}")
 
 
 def _plain(posed: Posed[Any]) -> Posed[Any]:
     return replace(posed.but(**{RATE: None, SEED: None}), key=f"{posed.key}|plain")
 
 
-def _averaged(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array, over: str,
-              how: tuple[float, int, float]) -> Measured:
-    """Of the mean output (B,H,T,Dv), given the weights (B,H,T,S), the values (B,H,S,Dv), and what rounding allows;
-    claimed: (B,H,T).
-    """
-    rate, draws, false_alarm = how
-    output, places = weights @ value, np.broadcast_to(claimed[..., None], mean.shape)
-    if over == "heads":  # projected on the plain output
-        direction = np.where(places, output, 0)
-        squares = np.square(weights * (direction @ value.swapaxes(-1, -2))).sum(axis=(-1, -2))
-        mean, output, rounding = ((np.where(places, array, 0) * weight).sum(axis=(-1, -2)) for array, weight in (
-            (mean, direction), (output, direction), (rounding, np.abs(direction))))
-        places = claimed.any(axis=-1)
-    else:
-        squares = np.square(weights) @ np.square(value)
-    spread = math.log(2 * squares.size / false_alarm) * squares / (2 * draws)
-    allowance = np.sqrt(spread) / (1 - rate) + rounding
-    return measure("averages_to_plain", mean, output, allowance, places,
-                   what=f"the mean of the output over {draws} draws against the output without dropout, by {over}")
+Averages = tuple[Array, Array, Array, Array, Array]
+"""What is seen, what is expected, the sum of the squares of what each weight may contribute, what rounding allows, and
+where a claim is made.
+"""
+
+
+def _by_entry(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
+    """Of the mean output and its rounding (B,H,T,Dv), the weights (B,H,T,S) and the values (B,H,S,Dv): each entry."""
+    squares = np.square(weights) @ np.square(value)
+    return mean, weights @ value, squares, rounding, np.broadcast_to(claimed[..., None], mean.shape)
+
+
+def _by_head(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
+    """The same of each head slice (B,H): projections on the plain output, where a claim is made."""
+    places = claimed[..., None]
+    direction = np.where(places, weights @ value, 0)
+    squares = np.square(weights * (direction @ value.swapaxes(-1, -2))).sum(axis=(-1, -2))
+    seen, truth = ((np.where(places, array, 0) * direction).sum(axis=(-1, -2)) for array in (mean, direction))
+    return seen, truth, squares, (np.where(places, rounding, 0) * np.abs(direction)).sum(axis=(-1, -2)), \
+        np.asarray(claimed.any(axis=-1))
 
 
 OF_DROPOUT = (weights_are_dropped_or_rescaled, agrees_with_what_is_kept, masks_agree, drops_at_rate,

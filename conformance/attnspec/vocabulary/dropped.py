@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.dropout_keywords import RATE
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.numerics.dropout import factors, rescaling
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Array, Problem
@@ -57,7 +58,7 @@ def dropped(scene: Scene, run: str) -> Dropped:
 
 
 def _dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
-    plain = replace(posed.but(grad_output=None), key=f"{posed.key}|read")  # nothing is read of gradients
+    plain = replace(posed.but(**{GRAD: None}), key=f"{posed.key}|read")  # nothing is read of gradients
     with scene.subject.callee.meanwhile((partial(expectations, scene, plain, "weights"),)):
         [weights], _ = LOOKS["weights"].observe(scene, plain)
     [expected] = expectations(scene, plain, "weights")
