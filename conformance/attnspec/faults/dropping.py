@@ -21,8 +21,9 @@ TILE = 16
 
 def mixed(words: Array) -> Array:
     """64-bit words of any shape, well mixed: the output function of SplitMix64 (Steele, Lea and Flood, 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    with np.errstate(over="ignore"):  # modulo 2^64
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
 
 
@@ -34,7 +35,7 @@ def number_of(words: Array) -> Array:
 def counted(seed: int, counters: Array) -> Array:
     """Numbers in [0, 1) that follow from a seed and a counter alone, in the shape of the counters."""
     key = mixed(np.array(seed % 2**64, np.uint64) + np.uint64(0x9E3779B97F4A7C15))
-    with np.errstate(over="ignore"):  # modulo 2^64
+    with np.errstate(over="ignore"):
         return number_of(mixed(mixed(counters.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15) + key))
 
 
