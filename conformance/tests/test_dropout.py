@@ -33,7 +33,8 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 
-TEXT = "B2,H4,Hkv2,T6,S9,D8,Dv5;mask=random;families=normal+uniform;with=mask+dropout_rate+seed;dropout_rate=0.25;seed=3"
+TEXT = ("B2,H4,Hkv2,T6,S9,D8,Dv5;mask=random;families=normal+uniform;with=mask+dropout_rate+seed;dropout_rate=0.25;"
+        "seed=3")
 SHAPE = (2, 4, 6, 9)
 LAW = load_spec()
 CHECKS = {name: check for name, check in compile_spec(LAW).items() if name.startswith("dropout.")}

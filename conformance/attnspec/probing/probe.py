@@ -14,6 +14,7 @@ from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
 from attnspec.questions import (
     caches,
+    dropout,
     invariance,
     masks,
     mismatch,
@@ -32,7 +33,7 @@ from attnspec.subjects.subject import Subject
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
-    *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
+    *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *invariance.BIT_QUESTIONS,
