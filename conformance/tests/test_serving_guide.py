@@ -57,8 +57,8 @@ def test_an_example_that_draws_anew_backwards_does_not_conform(tmp_path: Path) -
     [source] = [source for name, _, source in EXAMPLES if name == "dropout.py"]
     path = tmp_path / "anew.py"
     whole, backward = source.split("def attend_backward")
-    path.write_text(whole + "def attend_backward" + backward.replace("dropout_rate, seed)", "dropout_rate, seed + 1)", 1),
-                    encoding="utf-8")
+    anew = backward.replace("dropout_rate, seed)", "dropout_rate, seed + 1)", 1)
+    path.write_text(f"{whole}def attend_backward{anew}", encoding="utf-8")
     assert Verdict.VIOLATED in verdicts(path, "dropout.gradient_of_value").values()
 
 
