@@ -50,9 +50,10 @@ def _definition(problem: Problem, factor: Array) -> Array:
     """(B,H,T,Dv) in float64, written out."""
     key, value = (np.repeat(array.astype(float), 2, axis=1) for array in (problem.key, problem.value))
     logits = problem.query.astype(float) @ key.swapaxes(-1, -2) / np.sqrt(problem.sizes.D)
+    assert problem.mask is not None
     grown = np.where(problem.mask, np.exp(logits), 0)
     total = grown.sum(axis=-1, keepdims=True)
-    return (grown / np.where(total == 0, 1, total) * factor) @ value
+    return np.asarray((grown / np.where(total == 0, 1, total) * factor) @ value)
 
 
 # --- Which counts raise an alarm.

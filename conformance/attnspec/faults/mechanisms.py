@@ -82,7 +82,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/124464": Outside.CONVENTION,
         "huggingface/pytorch-image-models/pull/1978": "dropout_of_1_percent dropout_random",
         "meta-pytorch/torchtune/issues/1791": "dropout_random",
-        "facebookresearch/vjepa2/pull/160": "dropout_random",
+        "facebookresearch/vjepa2/pull/160": "dropout_random drop_left_on",
         "NVIDIA/torch-harmonics/pull/221": "dropout_random",
         "Jittor/jittor/issues/628": Outside.REFUSAL,
         "colehurwitz/IBL_MtM_model/pull/13": "dropout_random",
@@ -269,7 +269,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "wrong gradient": {
         "fla-org/flash-linear-attention/issues/1140": Outside.BACKWARD,
-        "NVIDIA/apex/pull/816": "dropout_not_rescaled grad_drop_rescaled_by_rate",
+        "NVIDIA/apex/pull/816": "dropout_not_rescaled drop_rescaled_by_rate grad_drop_rescaled_by_rate",
         "NVIDIA/apex/pull/860": Outside.BACKWARD,
         "pytorch/pytorch/issues/133671": Outside.BACKWARD,
         "pytorch/pytorch/issues/148476": Outside.BACKWARD,

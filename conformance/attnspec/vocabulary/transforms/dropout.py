@@ -13,7 +13,7 @@ from attnspec.vocabulary.transforms.axes import Attention
 _FAR = 2**30
 
 
-def with_dropout(posed: Attention, *, rate: Annotated[float, Between(0.0, 1.0)]) -> Attention:
+def with_dropout(posed: Attention, *, rate: Annotated[float, Between(0, 1)]) -> Attention:
     """Drop weights at this rate; 0 is handed over, too."""
     return posed.but(**{RATE: float(rate)})
 
