@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
 from attnspec.core.dropout_keywords import RATE, SEED
 from attnspec.core.errors import UsageError
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.keywords import DRAWN, OFF
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
 from attnspec.faults import dropout_rate, seed
 from attnspec.faults.dropping import by_counter, by_generator, by_tile, factors_of
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import DROPPING, EVERY, declaration_of_sound
-from attnspec.faults.subject import own_subject
+from attnspec.faults.subject import fault_subject, own_subject
 from attnspec.faults.work import HandedOver
 from attnspec.numerics.binomial import limits
 from attnspec.numerics.dropout import expect_any_dropped, expect_dropped, factors
@@ -29,6 +34,7 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
+from attnspec.trials.call_log import put
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
@@ -174,3 +180,41 @@ def test_every_fault_of_dropout_is_detected_at_every_dtype(fault: Fault) -> None
 def test_formulations_that_drop_nothing_do_not_say_they_do() -> None:
     taking = {name for name, sound in EVERY.items() if RATE in declaration_of_sound(sound).keywords}
     assert taking == set(DROPPING)
+
+
+def test_a_case_of_gradients_ends_for_who_has_no_backward_pass() -> None:
+    problem = _problem(grad_output=np.ones((2, 4, 6, 5), np.float32))
+    subject = fault_subject("drop_nan_at_one")
+    declared = replace(subject.declaration, keywords=subject.declaration.keywords | {GRAD}, lift="torch")
+    assert put(replace(subject, declaration=declared), problem).raised == "its output requires no gradient"
+
+
+def test_who_divides_by_nothing_at_one_is_told_so_with_a_replay(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(DIVIDES, encoding="utf-8")
+    engine = Engine(Plan((f"{mine}:attend",), clauses=("dropout.rate_one",), effort=Effort.QUICK,
+                         dtypes=(DType.FLOAT32,)))
+    [outcome] = [engine.try_item(item) for item in engine.items()]
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.evidence is not None
+    assert [each.fault for each in outcome.evidence.like] == ["drop_nan_at_one"]
+    again = Recipe.parse(outcome.evidence.recipe)
+    assert (again.value(RATE), SEED in again.features) == (0.25, True)
+
+
+DIVIDES = '''
+import numpy as np
+
+
+def attend(query, key, value, *, dropout_rate=0.0, seed=None):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.dtype.type(query.shape[-1]))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    if dropout_rate:
+        kept = np.random.default_rng(seed).random(weights.shape) >= dropout_rate
+        weights = weights * (kept / np.float64(1 - dropout_rate)).astype(query.dtype)
+    return weights @ value
+
+
+attend.grouped = False
+'''
