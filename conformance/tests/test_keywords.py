@@ -240,6 +240,16 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/grad_state.py": "faults that remember or overwrite",
         "faults/backward.py": "sound backward passes",
     },
+    "dropout_rate": {
+        "core/keywords.py": "its field",
+        "core/dropout_keywords.py": "its definition",
+        "faults/fault.py": "the stage of its faults",
+        "faults/dropout_rate.py": "its faults",
+        "faults/seed.py": "faults of the seed",
+        "faults/dropping.py": "which weights sound formulations drop",
+        "faults/sound_dropout.py": "sound formulations of it",
+        "scaffold/lookup.py": "the names of what a layer of a library calls so",
+    },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
 

@@ -26,8 +26,8 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.places import CHECKOUT
 
-GUIDE = (CHECKOUT / "docs" / "serving.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"<!-- example: (\S+\.py), judged by (\S+) -->\n```python\n(.*?)```", GUIDE, re.DOTALL)
+GUIDE, DROPPING = ((CHECKOUT / "docs" / name).read_text(encoding="utf-8") for name in ("serving.md", "dropout.md"))
+EXAMPLES = re.findall(r"<!-- example: (\S+\.py), judged by (\S+) -->\n```python\n(.*?)```", GUIDE + DROPPING, re.DOTALL)
 
 
 def verdicts(path: Path, clauses: str) -> dict[str, Verdict]:
@@ -52,6 +52,15 @@ def test_an_example_that_forgets_the_lengths_does_not_conform(tmp_path: Path) ->
     path = tmp_path / "forgetful.py"
     path.write_text(source.replace("own[:, None, None], logits, -np.inf", "True, logits, -np.inf"), encoding="utf-8")
     assert Verdict.VIOLATED in verdicts(path, "lengths.definition").values()
+
+
+def test_an_example_that_draws_anew_backwards_does_not_conform(tmp_path: Path) -> None:
+    [source] = [source for name, _, source in EXAMPLES if name == "dropout.py"]
+    path = tmp_path / "anew.py"
+    whole, backward = source.split("def attend_backward")
+    anew = backward.replace("dropout_rate, seed)", "dropout_rate, seed + 1)", 1)
+    path.write_text(f"{whole}def attend_backward{anew}", encoding="utf-8")
+    assert Verdict.VIOLATED in verdicts(path, "dropout.gradient_of_value").values()
 
 
 def test_the_table_of_a_rotary_embedding_has_its_keywords() -> None:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 
 from attnspec.core.cache_keywords import CACHED
+from attnspec.core.keyword import Acts
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import Kind
 
@@ -36,8 +37,10 @@ SAID = frozenset(COUNTS)
 _WHOLE = "return_weights"  # their shape is (B,H,T,S)
 
 EXPRESSED = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
-                      and word.name not in SAID and not set(word.axes) & set("TSP"))
-"""The keywords that a packed function may take. What has the shape of B, T and S has no place in packed arrays."""
+                      and word.name not in SAID and not set(word.axes) & set("TSP") and word.acts is not Acts.WEIGHTS)
+"""The keywords that a packed function may take. What has the shape of B, T and S has no place in packed arrays, and
+neither has what is drawn for each weight of such a shape.
+"""
 
 TABLE = "block_table"
 """The parameter by which a paged function is known."""

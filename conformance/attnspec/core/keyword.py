@@ -19,6 +19,7 @@ class Acts(enum.Enum):
     LOGITS = "logits"
     ANSWER = "answer"          # what is returned beside the output
     LAYER = "layer"            # the projections around attention
+    WEIGHTS = "weights"        # what becomes of the weights behind the softmax
     ROTATION = "rotation"      # by which angles which features are turned
 
 
@@ -73,7 +74,8 @@ class Keyword:
     `faults/<name>.py`.  pool: of the clauses that are about it, where that is not everybody's: what clauses of other
     pools meet is counted without it, and faults of other pools do not take it.
     counts: of an array of lengths, the axis of which it counts the first entries.  is_from_place: it counts from the
-    query's own place, and hides nothing.  beside: the keyword without which it is never given.
+    query's own place, and hides nothing.  beside: the keyword without which it is never given.  is_drawn: a whole
+    number that a recipe draws by its own seed.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
@@ -101,6 +103,7 @@ class Keyword:
     pool: str = ""
     counts: str = ""
     is_from_place: bool = False
+    is_drawn: bool = False
     beside: str = ""
     misfit: Callable[[Any, Any, bool], str] | None = None
     needs_causal: str = ""

@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
 from attnspec.core.decoder_keywords import STEPS, StepPattern
+from attnspec.core.dropout_keywords import DROPOUT
 from attnspec.core.errors import SpecError
 from attnspec.core.gradient_keywords import GRADIENTS, GradPattern
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
@@ -37,7 +38,7 @@ class KeywordArguments(Generic[ArrayT]):
     alibi_slopes (H,) or (B,H), likewise.  past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv): S counts them, too.
     query_segments (B,T), key_segments (B,S) int32.  block_table: (B,N) int32, in a problem the name of a pattern.
     cache: what an earlier call handed back, in a problem the name of a pattern.
-    grad_output (B,H,T,Dv), of the dtype: gradients are asked for.
+    grad_output (B,H,T,Dv), of the dtype: gradients are asked for.  dropout_rate: 0 is handed over, too.
     """
 
     mask: ArrayT | None = None
@@ -59,6 +60,8 @@ class KeywordArguments(Generic[ArrayT]):
     block_table: ArrayT | PagePattern | None = None
     cache: Any = None
     grad_output: ArrayT | None = None
+    dropout_rate: float | None = None
+    seed: int | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -114,6 +117,7 @@ class Lists(TypedDict, total=False):
     page_patterns: Literal["any"] | Sequence[PagePattern]
     step_patterns: Literal["any"] | Sequence[StepPattern]
     grad_patterns: Literal["any"] | Sequence[GradPattern]
+    dropout_rates: Literal["any"] | Sequence[float]
 
 
 def _number(name: str, text: str) -> float:
@@ -288,6 +292,7 @@ _ALL = (
     *PAGES,
     *STEPS,
     *GRADIENTS,
+    *DROPOUT,
     Keyword(
         "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
         "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,
@@ -315,6 +320,8 @@ AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}
 """The axes of the keywords that are arrays."""
 BESIDE: Mapping[str, str] = {word.name: word.beside for word in _ALL if word.beside}
 """The keywords that are given together, by the one and by the other."""
+DRAWN = frozenset(word.name for word in _ALL if word.is_drawn)
+"""The keywords whose value is a number that a recipe's seed draws."""
 COUNTS: Mapping[str, str] = {word.name: word.counts for word in _ALL if word.counts}
 """The keywords that are lengths, with the axis of which each counts the first entries."""
 

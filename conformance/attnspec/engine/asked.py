@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.gradient_keywords import GRAD, POOL
 from attnspec.core.made_variants import FORMS, forms_asked
 from attnspec.core.plan import Plan
@@ -18,7 +19,8 @@ def as_asked(subject: Subject, plan: Plan) -> Subject:
 
 def _asks_gradients(plan: Plan) -> bool:
     """Whether a run asks frameworks for gradients: of those who have a backward pass of their own every run does."""
-    return POOL in plan.profiles or any(name.partition(".")[0] == POOL for name in plan.clauses)
+    asking = {POOL, DROPOUT_POOL}
+    return not asking.isdisjoint({*plan.profiles, *(name.partition(".")[0] for name in plan.clauses)})
 
 
 def as_put(subject: Subject, check: Check) -> Subject:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from attnspec.faults import staged as forward
+from attnspec.faults.dropping import factors_of
 from attnspec.faults.serving import slope
 from attnspec.faults.work import HandedOver, wide_dtype
 from attnspec.problems.problem import Array
@@ -73,7 +74,7 @@ class Taken:
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
     """What is known so far. (B,H,T,S): capped and logits, exponentials, weights, products, scores (dS), dots (dX),
-    slope; (B,H,T,1): total, lse, delta; (B,H,T,Dv): output, returned.
+    slope; (B,H,T,1): total, lse, delta; (B,H,T,Dv): output, returned.  factor (B,H,T,S): of weights that are dropped.
     """
 
     taken: Taken
@@ -90,6 +91,7 @@ class Known:
     delta: Array = field(default_factory=lambda: np.zeros(0))
     scores: Array = field(default_factory=lambda: np.zeros(0))
     slope: Array = field(default_factory=lambda: np.zeros(0))
+    factor: Array | None = None
 
     def but(self, **changes: Any) -> Known:  # noqa: ANN401  (the fields have types of their own)
         """The same with some fields replaced."""
@@ -101,7 +103,7 @@ class Known:
 
 
 Spot = Literal["lse", "weights", "value_weights", "grad", "value_grad", "products", "delta", "wide_scores", "scores",
-               "slope", "query_dots", "key_dots", "query_scale", "key_scale", "query_keys", "key_queries",
+               "slope", "factor", "query_dots", "key_dots", "query_scale", "key_scale", "query_keys", "key_queries",
                "query_result", "key_result", "value_result", "key_sum", "value_sum", "full_bias", "bias_sum",
                "sinks_sum"]
 Edit = Callable[[Array, Known], Array]
@@ -125,6 +127,8 @@ def backward(call: HandedOver, grad: Array, way: Way = Way(), edits: Edits | Non
     edits = edits or {}
     with np.errstate(all="ignore"):
         known = _forward(take(call, grad, way), way)
+        if known.factor is not None:
+            known = known.but(factor=_edited("factor", known.factor, known, edits))
         if way.is_recomputed:
             known = _again(known, edits, reread)
         known = known.but(weights=_edited("weights", known.weights, known, edits))
@@ -176,10 +180,25 @@ def _forward(taken: Taken, way: Way) -> Known:
     total = exponentials.sum(axis=-1, keepdims=True)
     total = np.where(total == 0, 1, total).astype(taken.wide)
     weights = exponentials / total
-    output = _product(known, known.kept("weights", weights), _clean(taken.value), None)
+    known = known.but(factor=_factor(taken))
+    output = _product(known, known.kept("weights", _dropped(known, weights)), _clean(taken.value), None)
     returned = output.astype(taken.call.query.dtype).astype(taken.wide)
     return known.but(exponentials=exponentials, total=total, weights=weights, lse=top + np.log(total), output=output,
                      returned=returned)
+
+
+def _factor(taken: Taken) -> Array | None:
+    """(B,H,T,S): what the weights are multiplied by, a sink's by 1; None where none is dropped."""
+    B, H, T, S = taken.visible.shape
+    factor = factors_of(taken.call, (B, H, T, taken.keys))
+    if factor is None:
+        return None
+    return np.pad(factor, [(0, 0), (0, 0), (0, 0), (0, S - taken.keys)], constant_values=1).astype(taken.wide)
+
+
+def _dropped(known: Known, array: Array) -> Array:
+    """Weights, or what is multiplied by the values, (B,H,T,S), with what is dropped at 0."""
+    return array if known.factor is None else (array * known.factor).astype(array.dtype)
 
 
 def _clean(array: Array) -> Array:
@@ -219,6 +238,7 @@ def _with_scores(known: Known, edits: Edits) -> Known:
     """With dP, delta and dS."""
     taken = known.taken
     products = known.kept("products", taken.grad @ _clean(taken.value).swapaxes(-1, -2))
+    products = known.kept("products", _dropped(known, products))
     known = known.but(products=_edited("products", products, known, edits))
     kept = known.kept("kept", known.weights)
     sums = {"products": lambda: kept * known.products, "output": lambda: taken.grad * known.returned,
@@ -273,7 +293,8 @@ def _of_dots(known: Known, edits: Edits, dots: Array) -> dict[str, Array]:
 
 def _of_value(known: Known, edits: Edits) -> Array:
     """The gradient of the value (B,Hkv,S,Dv)."""
-    weights = _edited("value_weights", known.kept("weights", known.weights), known, edits)
+    weights = known.kept("weights", _dropped(known, known.weights))
+    weights = _edited("value_weights", weights, known, edits)
     grad = _edited("value_grad", known.taken.grad, known, edits)
     value = _product(known, weights[..., :known.taken.keys].swapaxes(-1, -2), grad)
     value = _edited("value_result", known.kept("group", value), known, edits)

@@ -9,6 +9,7 @@ from importlib import import_module
 from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
+from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, Form
 from attnspec.core.gradient_keywords import GRAD
@@ -69,7 +70,8 @@ LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "sca
 PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
     Kind.ATTENTION: ATTENTION_PROFILES, Kind.LAYER: LAYER_PROFILES, Kind.ROTARY: (PROFILE,)}
 
-BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,)}
+BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
+    CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[Form, frozenset[str]] = {

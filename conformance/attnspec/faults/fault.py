@@ -41,6 +41,8 @@ class Stage(enum.Enum):
     BLOCK_TABLE = "block_table"
     CACHE = "cache"
     GRAD_OUTPUT = "grad_output"
+    DROPOUT_RATE = "dropout_rate"
+    SEED = "seed"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from attnspec.faults.dropout_threads import OF_DROPOUT
 from attnspec.faults.gradient_threads import OF_GRADIENTS
 from attnspec.faults.page_threads import OF_PAGES
 from attnspec.faults.rotary_threads import OF_ROTARY
@@ -82,7 +83,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/124464": Outside.CONVENTION,
         "huggingface/pytorch-image-models/pull/1978": "dropout_of_1_percent dropout_random",
         "meta-pytorch/torchtune/issues/1791": "dropout_random",
-        "facebookresearch/vjepa2/pull/160": "dropout_random",
+        "facebookresearch/vjepa2/pull/160": "dropout_random drop_left_on",
         "NVIDIA/torch-harmonics/pull/221": "dropout_random",
         "Jittor/jittor/issues/628": Outside.REFUSAL,
         "colehurwitz/IBL_MtM_model/pull/13": "dropout_random",
@@ -270,7 +271,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "wrong gradient": {
         "fla-org/flash-linear-attention/issues/1140": Outside.BACKWARD,
-        "NVIDIA/apex/pull/816": "dropout_not_rescaled",
+        "NVIDIA/apex/pull/816": "dropout_not_rescaled drop_rescaled_by_rate grad_drop_rescaled_by_rate",
         "NVIDIA/apex/pull/860": Outside.BACKWARD,
         "pytorch/pytorch/issues/133671": Outside.BACKWARD,
         "pytorch/pytorch/issues/148476": Outside.BACKWARD,
@@ -287,7 +288,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
                 for thread, made in bugs.items()}
-    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES, **OF_ROTARY, **OF_GRADIENTS}.items()}
+    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES, **OF_ROTARY, **OF_GRADIENTS, **OF_DROPOUT}.items()}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 

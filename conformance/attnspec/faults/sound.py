@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.dropout_keywords import POOL
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import Form
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_decoder import CAPACITY, FORGETFUL, concatenating, forgetting, in_a_ring, preallocated
+from attnspec.faults.sound_dropout import FORMULATIONS as OF_DROPOUT
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.sound_pages import page_by_page, side_by_side
 from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
@@ -89,7 +91,13 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           form=Form.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
 
-EVERY: Mapping[str, Sound] = {**SOUND, **{
+_NOT_OF_DROPPING = frozenset({"weights"})
+
+DROPPING: Mapping[str, Sound] = {
+    name: Sound(name, meaning, make, grade) for name, meaning, make, grade in OF_DROPOUT}
+"""Those that drop weights."""
+
+EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **{
     name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
 """Those of attention, and those of rotary embeddings."""
 
@@ -110,8 +118,7 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     """
     if sound.kind is Kind.ROTARY:
         return declaration_of_rotary(sound.grade)
-    every = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
-    keywords = FORMED.get(sound.form, every)
+    keywords = FORMED.get(sound.form, _keywords(sound))
     return Declaration(
         form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
         conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
@@ -120,4 +127,14 @@ def declaration_of_sound(sound: Sound) -> Declaration:
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
         claims=() if sound.form is not Form.DENSE else (
-            *ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values()), *sound.claims))
+            *(name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING),
+            *dict.fromkeys(FURTHER_PROFILES[name] for name in UNCOMMON if name in keywords), *sound.claims))
+
+
+def _keywords(sound: Sound) -> frozenset[str]:
+    """Those that drop weights take nothing of servers, the others all but dropout."""
+    words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    if sound.name not in DROPPING:
+        return frozenset(word.name for word in words if word.pool != POOL)
+    return frozenset(word.name for word in words
+                     if word.pool in {"", POOL} and word.profile not in _NOT_OF_DROPPING)

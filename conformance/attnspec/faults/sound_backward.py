@@ -11,7 +11,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.faults.backward import AttendBackward, Stored, Way, as_backward
-from attnspec.faults.sound import SOUND as FORWARD
+from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound
 from attnspec.faults.staged import Attend
 
@@ -97,4 +97,10 @@ SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
     SoundBackward("backward_partial", "flash, whose partial sums of 8 terms are stored",
                   Way(_FLASH | _stored("partial"), "output", block=8), "fused_blocks",
                   {"partial": 8, "reason": _REASON}),
+    SoundBackward("backward_dropout", "P and the factors of what is kept are kept; delta is the sum of P·dP",
+                  Way(delta="products", is_recomputed=False), "dropout_by_counter"),
+    SoundBackward("backward_dropout_anew", "P from the log-sum-exp, and the factors drawn anew, in blocks",
+                  Way(block=8), "dropout_by_counter"),
+    SoundBackward("backward_dropout_flash", "the same; P and dS are stored; delta of the output",
+                  Way(_FLASH, "output", block=8), "dropout_fused"),
 )}

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.core.keywords import Window
+from attnspec.faults.dropping import drop
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
 from attnspec.faults.serving import ahead, clear, extend, join, own_keys, own_segment, slope, start
@@ -170,6 +171,7 @@ class Stages:
     join: Callable[[Array, Work], Array] = join
     softmax: Callable[[Array, Work], Array] = softmax
     weigh: Callable[[Array, Work], Array] = weigh
+    drop: Callable[[Array, Work], Array] = drop
     mix: Callable[[Array, Work], Array] = mix
     lse: Callable[[Array, Work], Array] = lambda logits, _: log_sum_exp(logits)
     finish: Callable[[Array, Work], Array] = finish
@@ -212,7 +214,8 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
         hidden = stages.hide(stages.slope(stages.add_bias(logits, work), work), work)
         joined = stages.join(hidden, work)
         weights = stages.weigh(stages.softmax(joined, work)[..., :work.shape[3]], work)
-        output = stages.narrow(stages.clear(stages.finish(stages.mix(weights, work), work), work), io)
+        mixed = stages.mix(stages.drop(weights, work), work)
+        output = stages.narrow(stages.clear(stages.finish(mixed, work), work), io)
         more = [stages.narrow(stages.report(weights, work), io)] if call.return_weights else []
         more += [returned(stages.lse(joined, work), io)] if call.return_lse else []
         return (output, *more) if more else output

@@ -24,7 +24,10 @@ OF_A_QUOTIENT = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """A block on its way back: what is multiplied, the truth, and where the subject rounds; all in float64."""
+    """A block on its way back: what is multiplied, the truth, and where the subject rounds; all in float64.
+
+    factor (B,H,T,S): of weights that are dropped.  rescaling: relative, what it adds.
+    """
 
     operands: Operands
     truth: Truth
@@ -32,6 +35,13 @@ class Pass:
     roundings: BackwardRoundings
     errors: WeightError
     seen: Array
+    factor: Array | None = None
+    rescaling: float = 0.0
+
+    @property
+    def grown(self) -> float:
+        """By how much dropout makes products grow, at the most."""
+        return 1.0 if self.factor is None else max(1.0, float(self.factor.max(initial=0.0)))
 
     @property
     def step(self) -> float:
@@ -72,7 +82,14 @@ def pair_errors(block: Pass) -> PairErrors:
     size = np.abs(block.found.logits)
     logits = logits + ((1 + block.step) ** 2 * (1 + b.logits) - 1) * (size + logits) + b.lost_logits
     logits = np.where(block.seen, logits, 0.0)
-    return PairErrors(error + b.weights * (p + error), logits, _behind_cap(block, logits))
+    return PairErrors(_dropped(block, error + b.weights * (p + error)), logits, _behind_cap(block, logits))
+
+
+def _dropped(block: Pass, error: Array) -> Array:
+    """(B,H,T,S): of the weights that the values are multiplied by, given that of all weights."""
+    if block.factor is None:
+        return error
+    return np.asarray(block.factor * (error + block.rescaling * (block.found.weights + error)))
 
 
 def weight_growth(block: Pass) -> Array:
@@ -125,14 +142,16 @@ def _of_products(block: Pass) -> Array:
     """(B,H,T,S): of dP, the products of the output's gradient and the values."""
     b, width = block.roundings, block.operands.value.shape[-1]
     error = width * b.forward.accumulate * sizes_of_products(block)
-    error = error + b.products * (np.abs(block.found.products) + error)
-    stored = b.lost if b.precision.products else 0.0
-    return np.asarray(error + (2 * width + 2) * b.forward.lost_product + stored)
+    stored = b.products + block.rescaling * (1 + b.products)
+    error = error + stored * (np.abs(block.found.products) + error)
+    lost = b.lost if b.precision.products else 0.0
+    return np.asarray(error + block.grown * (2 * width + 2) * b.forward.lost_product + block.grown * lost)
 
 
 def sizes_of_products(block: Pass) -> Array:
     """(B,H,T,S): M, the products of the absolute values."""
-    return np.asarray(np.abs(block.found.grad) @ block.operands.sizes.value.swapaxes(-1, -2))
+    sizes = np.abs(block.found.grad) @ block.operands.sizes.value.swapaxes(-1, -2)
+    return np.asarray(sizes if block.factor is None else sizes * block.factor)
 
 
 def _of_delta(block: Pass, growth: Array) -> Array:
@@ -159,14 +178,16 @@ def _by_output(block: Pass) -> Array:
     width, sizes = block.found.grad.shape[-1], sizes_of_products(block)
     grad, divided = np.abs(block.found.grad), block.errors.divided(r)
     own = (grad * np.abs(block.truth.output)).sum(axis=-1, keepdims=True)
-    summed = (1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided) * (1 + r.softmax) ** 2 - 1
+    summed = (1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided) * (1 + r.softmax) ** 2
+    summed = summed * (1 + block.rescaling) - 1
     inside = summed * block.mean(sizes)
     moved = block.over_keys(block.errors.excess * (sizes + own)) / block.errors.least[..., None]
     around = np.fmin(moved, block.largest(sizes) + own) + inside
     error = inside + (b.of_output + (width + 1) * r.accumulate * (1 + b.of_output)) * (own + around)
     error = error + r.lost_weight * (block.over_keys(sizes) + rows * own) + (2 * width + 2) * r.lost_product
     stored = b.lost if b.precision.is_of_returned else r.lost_product
-    return np.asarray(error + grad.sum(axis=-1, keepdims=True) * (stored + 2 * rows * r.lost_product))
+    lost = (stored + 2 * rows * r.lost_product) * block.grown
+    return np.asarray(error + grad.sum(axis=-1, keepdims=True) * lost)
 
 
 def _by_products(block: Pass) -> Array:

@@ -4,6 +4,8 @@ With P the weights of a row, O its output, dO the gradient of that output and a 
 
     dP = dO·Vᵀ    delta = dO·O    dS = P (dP - delta)    dX = w dS    w = 1 - tanh²(x/c) under a softcap c, else 1
     dV = Pᵀ·dO    dQ = a·dX·K     dK = a·dXᵀ·Q           dBias = dS, summed along the axes that the bias has not
+
+Where weights are dropped, with the factors F: dP = F ∘ (dO·Vᵀ), and dV = (F ∘ P)ᵀ·dO.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ FLAT = 300.0  # beyond so many caps the slope of a softcap is below 1e-260
 class Differentials:
     """What stands between a row's output and its inputs, of one block; 0 where a key is hidden.
 
-    (B,H,T,S): weights P; products dP; apart = dP - delta; logits dS; dots dX, behind a softcap; slope, the cap's.
+    (B,H,T,S): weights P; products dP; apart = dP - delta; logits dS; dots dX, behind a softcap; slope, the cap's;
+    applied, the weights by which the values are multiplied, P itself without dropout.
     delta (B,H,T,1).  grad (B,H,T,Dv): the output's gradient.
     """
 
@@ -35,24 +38,27 @@ class Differentials:
     slope: Array
     delta: Array
     grad: Array
+    applied: Array
 
     def narrow(self) -> Differentials:
         """The same in float64, which is enough to bound an error by."""
         return Differentials(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
 
 
-def differentiate(operands: Operands, truth: Truth, grad: Array) -> Differentials:
+def differentiate(operands: Operands, truth: Truth, grad: Array, factor: Array | None = None) -> Differentials:
     """Of one block, in the arithmetic of the truth; grad: the output's gradient (B,H,T,Dv). Rows that see no key have
-    zeros throughout.
+    zeros throughout. factor (B,H,T,S): what weights are multiplied by before they meet the values, as in the truth.
     """
     real, seen = truth.output.dtype, operands.seen()
     grad = grad.astype(real)
     weights = np.where(seen, truth.weights, 0) / np.where(truth.total == 0, 1, truth.total)[..., None]
     products = times(grad, operands.value.swapaxes(-1, -2))
+    products = products if factor is None else products * factor
     delta = (grad * truth.output).sum(axis=-1, keepdims=True)
     apart = np.where(seen, products - delta, 0)
     logits, slope = weights * apart, slope_of(operands, truth)
-    return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad)
+    applied = weights if factor is None else weights * factor
+    return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad, applied)
 
 
 def slope_of(operands: Operands, truth: Truth) -> Array:

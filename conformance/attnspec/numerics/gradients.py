@@ -11,6 +11,7 @@ from attnspec.core.cache_keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.numerics.blocks import Block, blocks
 from attnspec.numerics.bound import in_domain, weight_error
+from attnspec.numerics.dropout import rescaling, with_factors
 from attnspec.numerics.gradient_errors import PairErrors, Pass, pair_errors
 from attnspec.numerics.gradient_precision import BackwardPrecision, BackwardRoundings, backward_roundings
 from attnspec.numerics.gradient_precision import backward_assumed as assumed_of
@@ -40,12 +41,13 @@ DIFFERENTIATED = ("query", *HELD, *CACHED, BIAS, SINKS)
 def expect_gradients(
     problem: Problem, grad: Array, precision: Precision, backward: BackwardPrecision, *,
     conventions: Mapping[str, str], scale_width: int | None = None, settled: Array | None = None,
+    factor: Array | None = None,
 ) -> Mapping[str, Gradient]:
     """By name of the input, its gradient, where the output's is `grad` (B,H,T,Dv).
 
     settled: (B,T) bool, where a row that sees no key contributes nothing, as its output is zeros; None: everywhere.
     Of a row that is unsettled, or out of the domain of the bounds, nothing is claimed, nor of any key of its heads.
-    The other arguments are those of `expect`.
+    factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
     """
     classes = [backward_roundings(precision, backward)]
     if not is_wider(precision.dtype):
@@ -54,14 +56,17 @@ def expect_gradients(
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, tuple(classes), key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
-                   _nothing(problem, len(classes)))
+                   _nothing(problem, len(classes)), factor, rescaling(precision))
         scale = max((_walk(way, block) for block in blocks(problem, conventions, scale_width)), default=1.0)
         return _with_past(problem, _finished(way, scale))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Way:
-    """A problem, the output's gradient, the classes that err, and the sums so far, by name of the input."""
+    """A problem, the output's gradient, the classes that err, and the sums so far, by name of the input.
+
+    factor (B,H,T,S), rescaling: of weights that are dropped.
+    """
 
     problem: Problem
     grad: Array
@@ -69,6 +74,8 @@ class _Way:
     key_heads: Array | None
     settled: Array
     sums: Mapping[str, Sums]
+    factor: Array | None
+    rescaling: float
 
     def owners(self, heads: slice) -> Array:
         """(H,): the key/value head of each of these query heads."""
@@ -94,17 +101,26 @@ def _walk(way: _Way, block: Block) -> float:
     """Add what a block contributes; returns the size of the scale."""
     block = _without_absent(way, block)
     operands, place = block.operands, block.place
-    truth = attend(operands, wide_float(way.problem.dtype))
-    found = differentiate(operands, truth, way.grad[place])
-    narrow, seen = truth.narrow(), operands.seen()
-    passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward), seen)
-              for b in way.classes]
+    truth, factor = attend(operands, wide_float(way.problem.dtype)), _factor(way, block)
+    truth = truth if factor is None else with_factors(truth, operands, factor)
+    found = differentiate(operands, truth, way.grad[place], factor)
+    narrow, seen, rescaled = truth.narrow(), operands.seen(), 0.0 if factor is None else way.rescaling
+    passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward), seen, factor,
+                   rescaled) for b in way.classes]
     pairs = [pair_errors(each) for each in passes]
     _add_terms(way, block, found, way.problem.sizes.S)
     for at, (each, errors) in enumerate(zip(passes, pairs, strict=True)):
         _add_errors(way, block, each, errors, at)
     _count(way, block, ~_claimed(way, block, passes[0], pairs[0]))
     return abs(float(operands.scale))
+
+
+def _factor(way: _Way, block: Block) -> Array | None:
+    """(B,H,T,S): what the weights of a block are multiplied by, a sink's by 1."""
+    if way.factor is None:
+        return None
+    missing = block.operands.shape[3] - way.factor.shape[3]
+    return np.pad(way.factor[block.place], [(0, 0), (0, 0), (0, 0), (0, missing)], constant_values=1.0)
 
 
 def _without_absent(way: _Way, block: Block) -> Block:
@@ -125,7 +141,7 @@ def _add_terms(way: _Way, block: Block, found: Differentials, keys: int) -> None
     sums["query"].truth[block.place] = times(found.dots, operands.key) * a
     turned = found.dots[..., :keys].swapaxes(-1, -2)
     add_heads(sums["key"].truth, times(turned, operands.query) * a, batch, owners)
-    weights = found.weights[..., :keys].swapaxes(-1, -2)
+    weights = found.applied[..., :keys].swapaxes(-1, -2)
     add_heads(sums["value"].truth, times(weights, found.grad), batch, owners)
     for name, part in _of_logits(way, found.logits, keys):
         spots, total = reduced(part, block.place, sums[name].truth.shape)
@@ -147,7 +163,7 @@ def _add_errors(way: _Way, block: Block, each: Pass, errors: PairErrors, at: int
     _add(way, "query", block, at, (dots @ operands.sizes.key, sizes @ operands.sizes.key))
     turned = (array[..., :keys].swapaxes(-1, -2) @ operands.sizes.query for array in (dots, sizes))
     _add(way, "key", block, at, tuple(turned))
-    weights = errors.weights, found.weights + errors.weights
+    weights = errors.weights, found.applied + errors.weights
     turned = (array[..., :keys].swapaxes(-1, -2) @ np.abs(found.grad) for array in weights)
     _add(way, "value", block, at, tuple(turned))
     terms = _of_logits(way, errors.logits, keys), _of_logits(way, np.abs(found.logits) + errors.logits, keys)
@@ -189,7 +205,7 @@ def _claimed(way: _Way, block: Block, each: Pass, errors: PairErrors) -> Array:
     hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
     """
     operands, b = block.operands, each.roundings
-    reach = np.abs(each.found.grad) @ operands.held.value.swapaxes(-1, -2)
+    reach = each.grown * (np.abs(each.found.grad) @ operands.held.value.swapaxes(-1, -2))
     fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _room(b, b.precision.products))
     fits = fits & (each.largest(np.abs(each.found.logits))[..., 0] <= _room(b, b.precision.logits))
     finite = np.isfinite(errors.dots).all(axis=-1) & np.isfinite(errors.weights).all(axis=-1)

@@ -15,6 +15,7 @@ from attnspec.probing.switches import FLIPS, Pair
 from attnspec.questions import (
     caches,
     decoder,
+    dropout,
     invariance,
     masks,
     mismatch,
@@ -34,7 +35,7 @@ PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
     *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
-    *decoder.DECODER_QUESTIONS,
+    *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *invariance.BIT_QUESTIONS,

@@ -15,7 +15,7 @@ from attnspec.core.rotary import EVERY_VALUED, POSITIONS, ROTARY, RotaryLists
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
-               "long", "panel", "rotary"]
+               "long", "panel", "rotary", "dropout"]
 Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
 Grouped = Literal["no", "maybe", "always"]
 Inputs = Literal["any", "separate", "memory", "one"]
@@ -114,7 +114,8 @@ _FAMILIES: Mapping[Kind, tuple[FamilyName, ...]] = {
     "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",), "scale_ladder": ("scale_ladder",),
     "mask_attack": ("mask_attack", "mask_attack_far"), "mask_read_out": ("zero_query",),
     "logit_read_out": ("integers",), "worked_example": ("worked_example",),
-    "score": ("spread_logits",), "rotary": ROTARY_FAMILIES, **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
+    "score": ("spread_logits",), "rotary": ROTARY_FAMILIES, "dropout": ("normal", "uniform"),
+    **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
 _BIASES: Mapping[Kind, tuple[BiasName, ...]] = dict.fromkeys(GENERIC_KINDS, ("normal",))
 # One key hides nothing and makes no ladder.
 _LEAST_KEYS: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}

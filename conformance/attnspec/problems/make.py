@@ -12,7 +12,7 @@ import numpy as np
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import AXES, BESIDE, OFF, VALUED
+from attnspec.core.keywords import AXES, BESIDE, DRAWN, OFF, VALUED
 from attnspec.core.nouns import DType
 from attnspec.problems.caches import divided, past_by
 from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words
@@ -134,8 +134,10 @@ def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
 
 def _valued(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401  (by the keyword)
     """The value of a keyword as a call is handed it: of an array, the recipe has the name of its pattern, or
-    that of the keyword beside it.
+    that of the keyword beside it. What is drawn has no pattern.
     """
+    if keyword in DRAWN:
+        return int(words(recipe.seed, keyword, (1,))[0] >> np.uint32(1))
     value = recipe.value(keyword if keyword in VALUED else BESIDE[keyword])
     return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype) if keyword in AXES else value
 

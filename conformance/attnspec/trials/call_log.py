@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.problems.problem import joined
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Answer, NotDifferentiated, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.scene import AnyProblem
 
@@ -58,6 +58,8 @@ def put(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
     try:
         with np.errstate(all="ignore"):
             answer = asked.answer_any(problem)
+    except NotDifferentiated as ended:  # a fault without a backward pass, asked for gradients
+        return LoggedCall(problem, variant, Ending.RAISED, raised=str(ended))
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
         return _unanswered(problem, variant, ended)
     return LoggedCall(problem, variant, Ending.ANSWERED, answer)

@@ -30,6 +30,7 @@ from attnspec.vocabulary.tables import (
     OF_ROUNDINGS,
     PARTED,
     PARTING,
+    READING,
     RELATIONS,
     TABLES,
     instrument_of,
@@ -74,7 +75,8 @@ class Check:
         parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
                   if step.bound.name in PARTING)
         passes = 2 if looks & OF_INPUT.keys() else 1
-        return Demand(self.domain, reads=bool(looks & INSIDE), parted="".join(sorted(set(parted))),
+        reads = bool(looks & INSIDE) or any(step.bound.name in READING for step in self.then)
+        return Demand(self.domain, reads=reads, parted="".join(sorted(set(parted))),
                       runs=max(1, len(self.runs)) * passes, projects=projects or self.domain.is_layer,
                       flips=self.clause.flips or bool(self.clause.made), pool=self.clause.pool)
 

@@ -25,12 +25,13 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 
-FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score"}) | GENERIC_KINDS
+FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score", "dropout"}) | GENERIC_KINDS
 CHANCES: Mapping[Kind, Mapping[Effort, int]] = {
     "generic": {Effort.GLANCE: 2, Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12},
     "long": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 3, Effort.THOROUGH: 4},
-    "panel": dict.fromkeys(Effort, 1)}
-"""How many problems of each shape a law of independent roundings is tried on, each with its own values and keywords."""
+    "panel": dict.fromkeys(Effort, 1),
+    "dropout": {Effort.GLANCE: 1, Effort.QUICK: 1, Effort.DEFAULT: 2, Effort.THOROUGH: 6}}
+"""How many problems of each shape a law of chance is tried on, each with its own values and keywords."""
 
 
 def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
@@ -43,7 +44,7 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
         return ()
     domain = replace(domain, masks=domain.masks_within(limits))
     shapes = shapes_for(domain, limits, effort)
-    if domain.kind in GENERIC_KINDS:
+    if domain.kind in CHANCES:
         features = _combinations(sorted(domain.sometimes & offered))
         return tuple(_generic(domain, sizes, features, index, seed)
                      for index, (sizes, _) in enumerate(product(shapes, range(CHANCES[domain.kind][effort]))))

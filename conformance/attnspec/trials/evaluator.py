@@ -15,6 +15,7 @@ import numpy as np
 from attnspec.core.declaration import Limits, asked_of
 from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
+from attnspec.numerics.dropout import expect_dropped
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
 from attnspec.numerics.gradient_precision import BackwardPrecision, backward_precision_of
 from attnspec.numerics.gradients import expect_gradients
@@ -231,13 +232,20 @@ class Evaluator:
                           scale_width=self.subject.scale_width(problem))
         return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
 
-    def _expect_gradients(self, problem: AnyProblem) -> Expectation:
-        """What the definition says of the gradients."""
+    def expect_dropped(self, problem: Problem, factor: Array, part: str) -> Expectation:
+        """What the definition says, where weights are multiplied by a factor (B,H,T,S): of gradients, or the output."""
+        if part == GRADIENTS:
+            return self._expect_gradients(problem, factor)
+        return expect_dropped(problem, factor, self.precision, conventions=self.conventions,
+                              scale_width=self.subject.scale_width(problem))
+
+    def _expect_gradients(self, problem: AnyProblem, factor: Array | None = None) -> Expectation:
+        """What the definition says of the gradients; factor (B,H,T,S): of weights that are dropped."""
         assert isinstance(problem, Problem)
         grad = grad_given(problem, self.subject.declaration)
         return of_gradients(expect_gradients(
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
-            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions)))
+            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions), factor=factor))
 
     @cached_property
     def backward_precision(self) -> BackwardPrecision:

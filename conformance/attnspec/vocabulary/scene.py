@@ -96,6 +96,9 @@ class AnyEvaluator(Protocol):
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
         """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it."""
 
+    def expect_dropped(self, problem: Problem, factor: Array, part: str) -> Expectation:
+        """The same of the output (B,H,T,Dv), or of gradients, of weights that are multiplied by a factor (B,H,T,S)."""
+
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
         """The same of the output alone at some rows, indices along T: T counts these in (B,H,T,Dv). Sharp, where what
         is said of a large problem is not.

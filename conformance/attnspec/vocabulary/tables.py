@@ -9,6 +9,7 @@ from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
 from attnspec.vocabulary import capacity, chance, differentiating, making, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.dropout import OF_DROPOUT
 from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
@@ -25,10 +26,13 @@ from attnspec.vocabulary.transforms import (
     serving,
     steps,
 )
+from attnspec.vocabulary.transforms import dropout as dropping
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
 _ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} false alarms per clause"
+
+_BINOMIAL = "exact binomial test, at most {false_alarm:g} false alarms per clause"
 
 INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
@@ -47,6 +51,11 @@ INSTRUMENTS: Mapping[str, str] = {
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
     "leaves_input_as_it_is": EQUALITY, "leaves_the_rest": EQUALITY, "keeps_pair_norms": WORST_CASE,
     "scores_agree": WORST_CASE, "composes": WORST_CASE,
+    "weights_are_dropped_or_rescaled": f"{WORST_CASE} on the weights, measured with V = I",
+    "agrees_with_what_is_kept": f"{WORST_CASE}, with the weights dropped that are 0 for V = I",
+    "masks_agree": EQUALITY, "drops_at_rate": _BINOMIAL, "drops_independently": _BINOMIAL,
+    "masks_are_independent": _BINOMIAL,
+    "averages_to_plain": "Hoeffding's inequality, at most {false_alarm:g} false alarms per clause",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
 """By relation; in braces its arguments. A new relation joins this table when it joins the words."""
@@ -80,6 +89,7 @@ TRANSFORMS: Words = _words(
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING, *caches.OF_CACHES,
     *segments.OF_SEGMENTS, *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
+    *dropping.OF_DROPOUT,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -106,7 +116,7 @@ RELATIONS: Words = _words(
     merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
     making.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
-    *ROTARY_RELATIONS,
+    *ROTARY_RELATIONS, *OF_DROPOUT,
 )
 
 OF_ROTARY = frozenset(word.__name__ for word in ROTARY_RELATIONS)
@@ -120,10 +130,12 @@ ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
                                  "overfull_cache_follows_convention", "full_cache_agrees_with_definition",
                                  "merges", "lse_merges", "lse_has_its_dtype", "gradients_have_input_dtypes",
-                                 "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
+                                 "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift",
+                                 *(word.__name__ for word in OF_DROPOUT)})
 """Relations that only problems of attention itself have."""
 
-OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
+OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift", "drops_at_rate",
+                       "drops_independently", "masks_are_independent", "averages_to_plain"})
 """Relations with a rate of false alarms. To search for a case that breaks them would void it."""
 
 OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
@@ -131,6 +143,10 @@ OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
 
 INSIDE = frozenset({"weights", "logits"})
 """Observables read through the values: a layer's projections are in the way."""
+
+READING = frozenset({"weights_are_dropped_or_rescaled", "agrees_with_what_is_kept", "masks_agree", "drops_at_rate",
+                     "drops_independently", "masks_are_independent"})
+"""Relations that read the weights, whatever they observe."""
 
 PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths", "one_at_a_time"})
 """Transforms that take a problem apart: they are the last of a run."""

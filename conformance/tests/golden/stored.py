@@ -64,6 +64,7 @@ PUTS = (
     Put("numpy/invariant", "invariance.*"),
     Put("numpy/rotary", "rotary.*"),
     Put("numpy/training", "gradients.*"),
+    Put("numpy/dropout", "dropout.*"),
     Put("sound/backward_recomputed", "gradients.of_sinks"),
     Put("sound/backward_recomputed", "gradients.key_lengths"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried

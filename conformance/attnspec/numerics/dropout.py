@@ -1,0 +1,145 @@
+"""Attention whose weights are dropped: the output by definition, where it is known which ones, and how far from it
+rounding may take an honest one. With the factors F, 0 or 1/(1 - rate):
+
+    O = (F ∘ P) V
+
+The derivation is in docs/dropout.md: the output is a mean under the same weights, of F_ij v_j in the place of v_j.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.nouns import DType
+from attnspec.numerics.blocks import Block, blocks, joined
+from attnspec.numerics.bound import WeightError, allowance_of, in_domain, lost_weights, weight_error
+from attnspec.numerics.expectation import NOTHING, Expectation
+from attnspec.numerics.gradient_truth import times
+from attnspec.numerics.operands import Operands
+from attnspec.numerics.precision import Precision, assumed, unit
+from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
+from attnspec.numerics.roundings import Roundings, roundings
+from attnspec.problems.problem import Array, Problem
+
+ROUNDINGS = 3
+"""Of 1 - rate, of its reciprocal, and of the product."""
+
+AT_ONCE = 2**20
+"""Entries of F_ij v_j that are formed at once."""
+
+
+def rescaling(precision: Precision) -> float:
+    """Relative: what multiplying a weight by 1/(1 - rate) adds, in the format in which weights are kept."""
+    roundoff = max(unit(precision.weights).roundoff, unit(precision.softmax).roundoff)
+    return float(np.expm1(ROUNDINGS * np.log1p(roundoff)))
+
+
+def factors(kept: Array, rate: float) -> Array:
+    """(B,H,T,S): what each weight is multiplied by, given which ones are kept (bool); at rate 1 zeros."""
+    return np.where(kept, 1 / (1 - rate) if rate < 1 else 0.0, 0.0)
+
+
+def with_factors(truth: Truth, operands: Operands, factor: Array) -> Truth:
+    """The truth of a block whose weights are multiplied by a factor (B,H,T,S) before they meet the values."""
+    total = np.where(truth.total == 0, 1, truth.total)[..., None]
+    return replace(truth, output=times(truth.weights * factor, operands.value) / total)
+
+
+def expect_dropped(problem: Problem, factor: Array, precision: Precision, *, conventions: Mapping[str, str],
+                   scale_width: int | None = None) -> Expectation:
+    """The output (B,H,T,Dv) of a problem whose weights are multiplied by a factor (B,H,T,S), and its allowance.
+
+    The other arguments are those of `expect`.
+    """
+    return _expected(problem, factor, precision, _of_these, blocks(problem, conventions, scale_width))
+
+
+def expect_any_dropped(problem: Problem, rate: float, precision: Precision, *, conventions: Mapping[str, str],
+                       scale_width: int | None = None) -> Expectation:
+    """The same, whichever weights are dropped: the truth is that of none, and the allowance holds for all."""
+    sizes = problem.sizes
+    factor = np.broadcast_to(1 / (1 - rate), (sizes.B, sizes.H, sizes.T, sizes.S))
+    return _expected(problem, factor, precision, _of_any, blocks(problem, conventions, scale_width))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A block, its truth in float64, the factors (B,H,T,S), and the errors of the weights in one class."""
+
+    operands: Operands
+    truth: Truth
+    factor: Array
+    errors: WeightError
+
+    @property
+    def grown(self) -> float:
+        """The largest factor, 1 at least."""
+        return max(1.0, float(self.factor.max(initial=0.0)))
+
+
+_Around = Callable[[_Part], tuple[Array, Array]]
+"""The size of the output and its drift, both (B,H,T,Dv)."""
+
+
+def _expected(problem: Problem, factor: Array, precision: Precision, around: _Around,
+              parts: Iterable[Block]) -> Expectation:
+    """The output (B,H,T,Dv) block by block."""
+    sizes = problem.sizes
+    classes = (precision, *(() if is_wider(precision.dtype) else (assumed(DType.FLOAT64),)))
+    with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
+        found = ((each.place, _found(each.operands, factor[each.place], classes, around)) for each in parts)
+        every: dict[str, Any] = dict(joined((sizes.B, sizes.H, sizes.T), found))
+        return Expectation(**every)
+
+
+def _found(operands: Operands, factor: Array, classes: tuple[Precision, ...], around: _Around) -> Mapping[str, Array]:
+    """The fields of `Expectation` of a block (B,H,T,…); factor (B,H,T,S)."""
+    wide = with_factors(attend(operands, wide_float(classes[0].dtype)), operands, factor)
+    truth = wide.narrow()
+    parts = [_Part(operands, truth, factor, weight_error(operands, truth, roundings(each))) for each in classes]
+    slack = functools.reduce(np.add, (_allowance(part, each, around)
+                                      for part, each in zip(parts, classes, strict=True)))
+    r = roundings(classes[0])
+    claimed = in_domain(operands, truth, r, parts[0].errors) & _fits(parts[0], r) & np.isfinite(slack).all(axis=-1)
+    return {**NOTHING, "output": wide.output, "output_allowance": slack, "empty": operands.counts == 0,
+            "claimed": claimed, "output_claimed": claimed}
+
+
+def _allowance(part: _Part, precision: Precision, around: _Around) -> Array:
+    """(B,H,T,Dv): D, as without dropout, of the values F_ij v_j; and the roundings of F itself."""
+    r, operands, errors = roundings(precision), part.operands, part.errors
+    size, drift = around(part)
+    reach = (((part.truth.weights + errors.excess) * part.factor) @ operands.sizes.value) / errors.least[..., None]
+    allowance = allowance_of(operands, size, errors, r, drift=drift, reach=reach)
+    allowance = allowance + (part.grown - 1) * lost_weights(operands, size, r) * (1 + r.output)
+    return np.asarray(allowance + rescaling(precision) * (reach + allowance))
+
+
+def _of_any(part: _Part) -> tuple[Array, Array]:
+    """Of whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and the largest output."""
+    sizes, total = part.operands.sizes.value, np.where(part.truth.total == 0, 1, part.truth.total)[..., None]
+    size = (part.truth.weights * part.factor) @ sizes / total
+    drift = ((part.errors.excess * part.factor) @ sizes) / part.errors.least[..., None]
+    return np.asarray(size), np.asarray(drift + part.errors.mass[..., None] * size)
+
+
+def _of_these(part: _Part) -> tuple[Array, Array]:
+    """Of those that are known: the sum of excess·|F_ij v_j - o| over least, some columns at a time, as memory likes."""
+    output, value = part.truth.output, part.operands.value
+    drift, step = np.empty_like(output), max(1, AT_ONCE // max(1, part.factor.size))
+    for start in range(0, value.shape[-1], step):
+        some = slice(start, start + step)
+        apart = np.abs(part.factor[..., None] * value[:, :, None, :, some] - output[:, :, :, None, some])
+        drift[..., some] = (part.errors.excess[..., None, :] @ apart)[..., 0, :]
+    return np.abs(output), np.asarray(drift / part.errors.least[..., None])
+
+
+def _fits(part: _Part, r: Roundings) -> Array:
+    """(B,H,1): whether no sum of values can overflow that have grown by the largest factor."""
+    largest = part.grown * part.operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
+    return np.asarray((largest <= r.largest_sum / 2) & (largest <= r.largest_output / 2))

@@ -1,0 +1,218 @@
+"""Words of `then` about dropout: what becomes of weights, and which ones are dropped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from attnspec.core.dropout_keywords import RATE, SEED
+from attnspec.numerics.binomial import limits
+from attnspec.numerics.dropout import expect_any_dropped
+from attnspec.problems.problem import Array
+from attnspec.record.outcome import Measured
+from attnspec.vocabulary.dropped import LARGEST, Dropped, dropped, rate_of
+from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf
+from attnspec.vocabulary.measures import QUANTITIES, by_definition, equal, keep, measure, nothing, seen_of
+from attnspec.vocabulary.observables import LOOKS, expectations, observe
+from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side
+from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
+
+Rate = Annotated[float, Between(1e-15, 0.5)]
+Along = Literal["batch", "heads", "head slices", "queries", "keys", "diagonals"]
+_AXES: Mapping[Along, int] = {"batch": 0, "heads": 1, "head slices": 1, "queries": 2, "keys": 3}
+_INSIDE = (2, 3)
+"""The axes of a head slice."""
+
+
+def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """Each weight in effect is exactly 0, or what it is without dropout over one minus the rate, within rounding."""
+    found = dropped(scene, run)
+    due = np.where(found.kept, found.truth, 0)
+    measured = measure("weights_are_dropped_or_rescaled", found.seen, due, found.allowance, found.claimed,
+                       what=f"weights that are not 0, against p / (1 - {found.rate:g})")
+    return keep(scene, measured, Side("weights in effect", run, found.seen),
+                Side("0, or p / (1 - rate)", run, np.asarray(due)), (found.allowance, found.claimed),
+                observed="weights")
+
+
+def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", GradientOf],
+                             run: RunName = ORIGINAL) -> Measured:
+    """The observed array equals the definition's, with those weights dropped that are 0 where the values are the
+    identity.
+    """
+    problem, part = scene.problem(run), GRADIENTS if observe in OF_INPUT else "output"
+    if problem.sizes.T * problem.sizes.S * problem.sizes.Dv * problem.sizes.B * problem.sizes.H > LARGEST:
+        raise NoClaim("there are too many weights")
+    expected = scene.evaluator.expect_dropped(problem, dropped(scene, run).factor, part)
+    truth, allowance, claimed = LOOKS[observe].define(expected, scene)
+    seen = _shown(scene, run, observe)
+    measured = measure("agrees_with_what_is_kept", seen, truth, allowance, claimed,
+                       what=f"{QUANTITIES[observe]} against the definition, dropping what is dropped where V = I")
+    return keep(scene, measured, seen_of(observe, run, seen), by_definition(observe, run, truth),
+                (allowance, claimed), observed=observe)
+
+
+def _shown(scene: Scene, run: str, name: str) -> Array:
+    """What the subject shows of a run, in the shape of the observable, such as (B,H,T,Dv)."""
+    return observe(scene, run, name).array
+
+
+def masks_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
+    """Two runs drop the same weights."""
+    one, two = (dropped(scene, run) for run in runs)
+    known = one.known & two.known
+    return equal("masks_agree", one.kept.astype(float), two.kept.astype(float), known,
+                 what=f"{runs[0]} and {runs[1]} should drop the same weights (1: kept)")
+
+
+def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
+    """In each head slice the number of weights that are dropped is binomial, of independent draws at the rate: an exact
+    test. false_alarm: how often, at the most, a subject that draws so fails the clause, all its cases together.
+    """
+    found = dropped(scene, run)
+    counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
+    return _counted("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
+                    "the share of the weights of a head slice that is dropped")
+
+
+def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_alarm: Rate) -> Measured:
+    """What one run drops says nothing of what another run drops: in each head slice the weights of which both do the
+    same are counted, by an exact test. false_alarm: as in `drops_at_rate`.
+    """
+    one, two = (dropped(scene, run) for run in runs)
+    known = one.known & two.known
+    counts = list(_counts(known & (one.kept == two.kept), known, _INSIDE))
+    return _counted("masks_are_independent", counts, _alike(one.rate), false_alarm / scene.cases,
+                    f"the share of the weights of a head slice of which {runs[0]} and {runs[1]} both do the same")
+
+
+def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
+    """What is dropped at one place says nothing of what is dropped at another: an exact test at every distance.
+
+    Along an axis, places are paired that lie so far apart; along head slices, heads of all batch entries one behind the
+    other; along diagonals, neighbouring queries with their keys shifted by as many. No place is in two pairs of one
+    test, so the number of pairs that are alike is binomial. Other axes are not taken to be independent: of queries and
+    keys each head slice is tested by itself, of heads each batch entry, of batch entries each head.
+    false_alarm: as in `drops_at_rate`; all distances together.
+    """
+    found = dropped(scene, run)
+    pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
+    if not pairs:
+        return nothing("drops_independently", f"there is one place along {along}")
+    return _counted("drops_independently", pairs, _alike(found.rate), false_alarm / scene.cases,
+                    f"the share of weights that are treated as those at another place along {along}")
+
+
+def _alike(rate: float) -> float:
+    """How often two independent draws come out the same."""
+    return rate * rate + (1 - rate) * (1 - rate)
+
+
+def _flat(found: Dropped, along: Along) -> Dropped:
+    """The same, with all heads of all batch entries in one axis where these are looked at."""
+    if along != "head slices":
+        return found
+    shape = (1, -1, *found.kept.shape[2:])
+    return replace(found, kept=found.kept.reshape(shape), known=found.known.reshape(shape))
+
+
+def _distances(found: Dropped, axis: int) -> Iterator[tuple[int, int]]:
+    """Of each distance along an axis, how many pairs are alike, of how many; those of even and odd stretches apart."""
+    for distance in range(1, found.kept.shape[axis]):
+        places = np.arange(found.kept.shape[axis] - distance)
+        for phase in (0, 1):
+            left = places[places // distance % 2 == phase]
+            kept, known, also, others = (np.take(array, at, axis) for at in (left, left + distance)
+                                         for array in (found.kept, found.known))
+            yield from _counts(known & others & (kept == also), known & others, (axis, *_INSIDE))
+
+
+def _diagonals(found: Dropped) -> Iterator[tuple[int, int]]:
+    """The same of neighbouring queries, at every shift of the keys but none."""
+    T, S = found.kept.shape[2:]
+    for shift in (each for each in range(1 - S, S) if each):
+        left, right = slice(max(0, -shift), S - max(0, shift)), slice(max(0, shift), S + min(0, shift))
+        for phase in (0, 1):
+            one = (..., slice(phase, T - 1, 2), left)
+            two = (..., slice(phase + 1, T, 2), right)
+            known = found.known[one] & found.known[two]
+            yield from _counts(known & (found.kept[one] == found.kept[two]), known, _INSIDE)
+
+
+def _counts(alike: Array, known: Array, axes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Of (B,H,T,S), summed along these axes: how many are alike, of how many that are known."""
+    over = tuple(sorted(set(axes)))
+    totals = (np.ravel(array.sum(axis=over)) for array in (alike, known))
+    yield from ((int(count), int(trials)) for count, trials in zip(*totals, strict=True) if trials)
+
+
+def _counted(relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float, what: str) -> Measured:
+    """Counts, each of so many trials, against what is expected, the rate shared out among them."""
+    if not counts:
+        return nothing(relation, "no weight is so large that it is seen whether it is dropped")
+    shares, allowances = [], []
+    for count, trials in counts:
+        low, high = limits(trials, chance, false_alarm / len(counts))
+        shares.append(count / trials)
+        far = high - trials * chance if count > trials * chance else trials * chance - low
+        allowances.append((far + 0.5) / trials)  # half a count: a limit itself raises no alarm, however it is rounded
+    return measure(relation, np.array(shares), np.array(chance), np.array(allowances), np.ones(len(counts), bool),
+                   what=what)
+
+
+def averages_to_plain(scene: Scene, *, draws: Annotated[int, Between(2, 4096)], over: Literal["entries", "heads"],
+                      false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
+    """The mean of the output over draws by other seeds is the output without dropout.
+
+    By Hoeffding's inequality: each weight that an output is made of is between 0 and what it is if it is kept, and they
+    are independent. over: each entry by itself, or all of a head together, as the projection on the plain output.
+    false_alarm: as in `drops_at_rate`.
+    """
+    problem, plain = scene.problem(run), _plain(scene.runs[run])
+    rate, seed = rate_of(problem), getattr(problem, SEED)
+    posed = Posed(tuple(problem.but(**{SEED: seed + at}) for at in range(draws)), key=f"{plain.key}|draws")
+    mean = np.mean([answer.output.astype(np.float64) for answer in scene.answers(posed)], axis=0)
+    [expected] = expectations(scene, plain, "weights")
+    bound = expect_any_dropped(problem, rate, scene.evaluator.precision, conventions=scene.conventions,
+                               scale_width=scene.subject.scale_width(problem))
+    parts = expected.weights.astype(np.float64), scene.evaluator.values_by_head(problem).astype(np.float64)
+    seen, truth, squares, rounding, claimed = {"heads": _by_head, "entries": _by_entry}[over](
+        mean, *parts, bound.output_allowance, expected.claimed & bound.claimed)
+    spread = math.log(2 * squares.size * scene.cases / false_alarm) * squares / (2 * draws)
+    return measure("averages_to_plain", seen, truth, np.sqrt(spread) / (1 - rate) + rounding, claimed,
+                   what=f"the mean of the output over {draws} draws against the output without dropout, by {over}")
+
+
+def _plain(posed: Posed[Any]) -> Posed[Any]:
+    return replace(posed.but(**{RATE: None, SEED: None}), key=f"{posed.key}|plain")
+
+
+Averages = tuple[Array, Array, Array, Array, Array]
+"""What is seen, what is expected, the sum of the squares of what each weight may contribute, what rounding allows, and
+where a claim is made.
+"""
+
+
+def _by_entry(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
+    """Of the mean output and its rounding (B,H,T,Dv), the weights (B,H,T,S) and the values (B,H,S,Dv): each entry."""
+    squares = np.square(weights) @ np.square(value)
+    return mean, weights @ value, squares, rounding, np.broadcast_to(claimed[..., None], mean.shape)
+
+
+def _by_head(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
+    """The same of each head slice (B,H): projections on the plain output, where a claim is made."""
+    places = claimed[..., None]
+    direction = np.where(places, weights @ value, 0)
+    squares = np.square(weights * (direction @ value.swapaxes(-1, -2))).sum(axis=(-1, -2))
+    seen, truth = ((np.where(places, array, 0) * direction).sum(axis=(-1, -2)) for array in (mean, direction))
+    return seen, truth, squares, (np.where(places, rounding, 0) * np.abs(direction)).sum(axis=(-1, -2)), \
+        np.asarray(claimed.any(axis=-1))
+
+
+OF_DROPOUT = (weights_are_dropped_or_rescaled, agrees_with_what_is_kept, masks_agree, drops_at_rate,
+              drops_independently, masks_are_independent, averages_to_plain)
+"""The words of dropout."""
