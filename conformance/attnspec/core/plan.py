@@ -34,6 +34,7 @@ class Plan:
     elsewhere (a container, another machine).  device: where their arrays are placed.  memory: resident bytes that a
     subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, which stay here.
     must_take: a contract (see `core/contract.py`), of which refusing anything is a failure; empty: there is none.
+    diagnosed: at a glance, of so many failures of each subject under `must` clauses the cause is looked for.
     sizes: such as `B4 H32 T2048 D128`, that are tried whatever the effort (see `core/sizes.py`).
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
@@ -60,6 +61,7 @@ class Plan:
     in_process: tuple[str, ...] = ()
     must_take: str = ""
     sizes: tuple[str, ...] = ()
+    diagnosed: int = 0
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """Where its subjects live, each with these variables."""
