@@ -215,16 +215,23 @@ def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
     click.echo(f"page: {path}", file=stream)
 
 
+def _counted(standing: Standing, count: int) -> str:
+    """`1 conforms`, `2 do not conform`."""
+    several = {Standing.CONFORMS: "conform", Standing.VIOLATED: "do not conform"}
+    return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
+
+
 def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, stream: TextIO) -> int:
     """Tell what the ranking comes to; its exit code."""
     if result and result.defects:
         own_up(result.defects)
-    ranks = [rank for rank in visible(record.ranks) if rank.subject in plan.targets]
+    ranks = [rank for rank in visible(record.ranks) if rank.subject in plan.targets and not rank.lost]
     is_short = bool(result and (result.interrupted or result.defects)) or len(ranks) < len(plan.targets)
     code = code_of(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
-    told = ", ".join(f"{count} {WORDS[Standing(name)]}" for name, count in counts(ranks).items()) or "no kernel judged"
-    rest = f" of {len(plan.targets)}. Run the same command again to go on" if is_short else ""
-    click.echo(click.style(f"{plural(len(ranks), 'kernel')}{rest}: {told}. (exit code {code})", fg=_CODES[code],
-                           bold=True), file=stream, color=is_coloured(stream))
+    told = ", ".join(_counted(Standing(name), count) for name, count in counts(ranks).items()) or "no kernel judged"
+    of = f"{len(ranks)} of {plural(len(plan.targets), 'kernel')}" if is_short else plural(len(ranks), "kernel")
+    rest = " Run the same command again to go on." if is_short else ""
+    click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_CODES[code], bold=True), file=stream,
+               color=is_coloured(stream))
     return code

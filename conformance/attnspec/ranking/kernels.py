@@ -35,7 +35,7 @@ def file_digest(target: str) -> str:
         return ""
 
 
-def _clearest_first(items: Sequence[Item]) -> Sequence[Item]:
+def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
     """At float32, or else the first dtype, first, where every clause is put; what follows from other mistakes last, so
     that the first failure says the most.
     """
@@ -66,7 +66,7 @@ class KernelWorker:
 
     def _judged(self, target: str) -> KernelRanked:
         self._engine.fetch(target)
-        score, items = Score(), _clearest_first(self._engine.items_of(target))
+        score, items = Score(), clearest_first(self._engine.items_of(target))
         for number, item in enumerate(items):
             score.outcomes.append(pronounce(self._engine, item, plan=self._plan))
             if why := self._why_enough(score):
@@ -79,7 +79,8 @@ class KernelWorker:
     def _why_enough(self, score: Score) -> str:
         """Why a kernel is dropped; empty as long as it is not."""
         if self._stop_after and len(score.failing) >= self._stop_after:
-            return f"dropped after {len(score.failing)} failing"
+            number = len(score.failing)
+            return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
         return f"dropped after {HANGS} calls that did not return" if score.hangs >= HANGS else ""
 
     def _applying(self, items: Sequence[Item]) -> frozenset[str]:
