@@ -1,5 +1,4 @@
-"""A folder of kernels to rank: faults and sound formulations of the catalogue, and cheats, as files that know nothing of
-attnspec, with what is known of each.
+"""A folder of kernels to rank: faults and sound formulations of the catalogue, and cheats, as files without attnspec.
 
     python conformance/benchmarks/kernels.py FOLDER --count 300 --seed 0     # writes them, and FOLDER/expected.json
     attnspec rank FOLDER --record ranked.jsonl
@@ -26,7 +25,7 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.keywords import OFF
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.nouns import Kind
 from attnspec.faults import sound
 from attnspec.faults.catalogue import ALL, FURTHER_PROFILES, declaration_of
 from attnspec.record.read import read_record
@@ -60,7 +59,8 @@ def attend(query, key, value, *, {parameters}):
 def kernels(count: int, seed: int) -> Mapping[str, tuple[str, str]]:
     """So many files by name: the text of each, and the verdict that it deserves."""
     right = {f"sound_{name}": (_sound(name), "conforms") for name in sound.DENSE}
-    cheats = {f"cheat_{path.stem}": (_cheat(path), "violated") for path in sorted(CHEATS.glob("*.py")) if _is_plain(path)}
+    files = [path for path in sorted(CHEATS.glob("*.py")) if _is_plain(path)]
+    cheats = {f"cheat_{path.stem}": (_cheat(path), "violated") for path in files}
     dense = [fault for fault in ALL if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE
              and not fault.backward and fault.other_path is None]
     chosen = random.Random(seed).sample(dense, max(0, min(len(dense), count - len(right) - len(cheats))))
@@ -86,7 +86,8 @@ def _declared(declared: Declaration) -> Iterator[str]:
     """What the catalogue declares, as attributes of the function."""
     yield f"attend.dtypes = {[dtype.value for dtype in declared.dtypes]!r}"
     yield f"attend.conventions = {dict(declared.conventions)!r}"
-    precision = {dtype.value: {**words, "reason": "the catalogue declares it"} for dtype, words in declared.precision.items()}
+    why = {"reason": "the catalogue declares it"}
+    precision = {dtype.value: {**words, **why} for dtype, words in declared.precision.items()}
     yield f"attend.precision = {precision!r}"
     lacking = {profile for keyword, profile in FURTHER_PROFILES.items() if keyword not in declared.keywords - {GRAD}}
     taken = {profile for keyword, profile in FURTHER_PROFILES.items() if keyword in declared.keywords - {GRAD}}

@@ -17,20 +17,24 @@ from attnspec.cli import main
 from attnspec.cli.rank import line_of
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
-from attnspec.core.plan import JobFailure, Plan
+from attnspec.core.plan import Item, JobFailure, Plan
 from attnspec.core.shard import Shard
+from attnspec.numerics.expectation import Expectation
+from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
-from attnspec.ranking.kernels import HANGS, KernelWorker
+from attnspec.ranking.kernels import HANGS, KernelWorker, clearest_first
 from attnspec.ranking.scoring import GRADE, Score
 from attnspec.ranking.targets import kernels
+from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Reading
 from attnspec.record.ranked import FirstFailure, KernelRanked, Standing
 from attnspec.record.read import read_record
 from attnspec.record.schema import record_schema
-from attnspec.record.write import combine
+from attnspec.record.write import combine, reopen
 from attnspec.report.page import render
 from attnspec.report.ranking import ranking
 from attnspec.runner.shards import Sharing
+from attnspec.trials.evaluator import Evaluator
 from helpers.commands import Cli
 from helpers.outcomes import evidence, outcome, run
 from helpers.pages import section, spaced_words
@@ -140,7 +144,8 @@ def test_every_line_is_as_the_published_schema_says(whole: tuple[Path, str]) -> 
 
 def test_the_console_tells_each_kernel_and_ends_with_the_counts(whole: tuple[Path, str]) -> None:
     told = whole[1].splitlines()
-    assert re.match(r"4/4  0\.\d\d  does not conform  kernels/strict\.py:attend  [\d.]+ s  causal\.\w+: the diag", told[3])
+    strict = r"4/4  0\.\d\d  does not conform  kernels/strict\.py:attend  [\d.]+ s  causal\.\w+: the diagonal is masked"
+    assert re.match(strict, told[3])
     assert told[-1] == "4 kernels: 1 conforms, 2 do not conform, 1 not judged. (exit code 1)"
     assert told[-3:-1] == ["page: page.html", "record: kept.jsonl"]
 
@@ -148,7 +153,8 @@ def test_the_console_tells_each_kernel_and_ends_with_the_counts(whole: tuple[Pat
 def test_the_page_compares_the_kernels_the_best_first(whole: tuple[Path, str]) -> None:
     page = (whole[0] / "page.html").read_text(encoding="utf-8")
     told = spaced_words(section(page, "ranking"))
-    places = [told.replace(" ", "").index(f"kernels/{name}.py:attend") for name in ("sound", "strict", "dies", "broken")]
+    bare, best_first = told.replace(" ", ""), ("sound", "strict", "dies", "broken")
+    places = [bare.index(f"kernels/{name}.py:attend") for name in best_first]
     assert places == sorted(places)
     assert "1 of 4 kernels conforms" in spaced_words(page)
     assert "the diagonal is masked as well" in told
@@ -192,7 +198,6 @@ def test_another_plan_is_refused(again: Path, cli: Cli) -> None:
 def test_the_record_of_another_kind_of_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "check.jsonl"
     done = run(outcome(Verdict.HELD))
-    from attnspec.record.events import ItemFinished  # noqa: PLC0415
     write_record(path, done.header, ItemFinished(done.outcomes[0]))
     with pytest.raises(UsageError, match="the record of another kind of run, so a ranking cannot go on in it"):
         begun(path, as_ranking(Plan(("a.py:f",))))
@@ -256,16 +261,18 @@ def test_an_import_that_ends_the_process_is_a_death(tmp_path: Path) -> None:
 
 
 def test_kernels_of_one_class_share_what_the_definition_says(tmp_path: Path) -> None:
-    from attnspec.trials.evaluator import Evaluator  # noqa: PLC0415
-
     write(tmp_path, one=SOUND, two=SOUND, wrong=STRICT)
     targets = tuple(f"{tmp_path / name}.py:attend" for name in ("one", "two", "wrong"))
     plan = as_ranking(Plan(targets, clauses=("attention.definition",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
     worker, worked = KernelWorker(plan, 0, lambda _: None), list[int]()
+    expect, counts = Evaluator._expect, list[int]()
+
+    def counting(evaluator: Evaluator, problem: Problem, part: str) -> Expectation:
+        worked.append(1)
+        return expect(evaluator, problem, part)
+
     with pytest.MonkeyPatch.context() as patch:
-        expect = Evaluator._expect
-        patch.setattr(Evaluator, "_expect", lambda self, *given: worked.append(1) or expect(self, *given))
-        counts = []
+        patch.setattr(Evaluator, "_expect", counting)
         for target in targets[:2]:
             worker.rank(target)
             counts.append(len(worked))
@@ -274,9 +281,6 @@ def test_kernels_of_one_class_share_what_the_definition_says(tmp_path: Path) -> 
 
 
 def test_the_first_failure_is_one_at_float32_that_says_the_most() -> None:
-    from attnspec.core.plan import Item  # noqa: PLC0415
-    from attnspec.ranking.kernels import clearest_first  # noqa: PLC0415
-
     items = [Item("k", clause, dtype) for dtype in ("float64", "float32")
              for clause in ("attention.shape", "numerics.typical_error", "causal.definition")]
     assert [(item.dtype, item.clause) for item in clearest_first(items)][:4] == [
@@ -333,16 +337,14 @@ def of(*standings: Standing) -> list[KernelRanked]:
 
 
 @pytest.mark.parametrize(("standings", "code"), [
-    ([Standing.CONFORMS], 0), ([Standing.CONFORMS, Standing.VIOLATED], 1), ([Standing.CONFORMS, Standing.NOT_JUDGED], 2),
-    ([Standing.VIOLATED, Standing.NOT_JUDGED], 1), ([], 2)])
+    ([Standing.CONFORMS], 0), ([Standing.CONFORMS, Standing.VIOLATED], 1),
+    ([Standing.CONFORMS, Standing.NOT_JUDGED], 2), ([Standing.VIOLATED, Standing.NOT_JUDGED], 1), ([], 2)])
 def test_the_exit_code_follows_from_the_verdicts(standings: Sequence[Standing], code: int) -> None:
     assert code_of(of(*standings)) == code
     assert code_of(of(*standings), interrupted=True) == 2
 
 
 def test_a_kernel_that_attnspec_itself_lost_is_judged_again(tmp_path: Path) -> None:
-    from attnspec.record.write import reopen  # noqa: PLC0415
-
     plan = as_ranking(Plan(("a.py:f",)))
     jobs = RankJobs(plan)
     lost = jobs.lost(KernelJob("a.py:f"), JobFailure("a worker died"))
@@ -363,7 +365,8 @@ def test_targets_are_files_folders_patterns_and_lists(here: Path) -> None:
 
 @pytest.mark.parametrize(("named", "told"), [
     ("empty", "'empty' names no kernel: there is no Python file"), ("no*.py", "'no\\*.py' names no kernel"),
-    ("none.txt", "the targets in none.txt cannot be read: No such file"), ("none.py", "none.py: there is no such file")])
+    ("none.txt", "the targets in none.txt cannot be read: No such file"),
+    ("none.py", "none.py: there is no such file")])
 def test_targets_that_name_no_kernel_are_refused(here: Path, named: str, told: str) -> None:
     (here / "empty").mkdir()
     with pytest.raises(TargetError, match=told):
