@@ -11,10 +11,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.rank import line_of
+from attnspec.cli.rank import KernelsAlone, line_of
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan
@@ -25,7 +26,7 @@ from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_o
 from attnspec.ranking.kernels import HANGS, KernelWorker, clearest_first
 from attnspec.ranking.scoring import GRADE, Score
 from attnspec.ranking.targets import kernels
-from attnspec.record.events import ItemFinished
+from attnspec.record.events import Event, ItemFinished, ItemStarted
 from attnspec.record.outcome import Reading
 from attnspec.record.ranked import FirstFailure, KernelRanked, Standing
 from attnspec.record.read import read_record
@@ -33,6 +34,7 @@ from attnspec.record.schema import record_schema
 from attnspec.record.write import combine, reopen
 from attnspec.report.page import render
 from attnspec.report.ranking import ranking
+from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.runner.shards import Sharing
 from attnspec.trials.evaluator import Evaluator
 from helpers.commands import Cli
@@ -351,6 +353,16 @@ def test_a_kernel_that_attnspec_itself_lost_is_judged_again(tmp_path: Path) -> N
     assert (lost.verdict, lost.lost) == (Standing.NOT_JUDGED, "a worker died")
     path = write_record(tmp_path / "kept.jsonl", jobs.header(run_started()), lost)
     assert reopen(path).ranks == ()
+
+
+def test_an_interrupted_run_says_nothing_of_kernels_it_did_not_reach() -> None:
+    told = list[Event]()
+    handler = KernelsAlone(Mock(handle=told.append))
+    for lost in (INTERRUPTED, UNREACHED, "", "a worker died"):
+        handler.handle(KernelRanked("k.py:f", Standing.NOT_JUDGED, lost=lost))
+    handler.handle(ItemStarted("k.py:f", "rank", ""))
+    assert [event.lost for event in told if isinstance(event, KernelRanked)] == ["", "a worker died"]
+    assert len(told) == 2
 
 
 def test_targets_are_files_folders_patterns_and_lists(here: Path) -> None:

@@ -39,12 +39,12 @@ from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import RANKING, as_ranking, begun, code_of, counts
 from attnspec.ranking.kernels import file_digest
 from attnspec.ranking.targets import kernels
-from attnspec.record.events import Event, Handler, ItemStarted
+from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
 from attnspec.record.ranked import KernelRanked, Standing
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.visible import visible
 from attnspec.record.write import Mode, RecordWriter, StreamWriter, reopen
-from attnspec.runner.session import Result, Session
+from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
 
 RECORD = Path("reports") / "run" / "rank.jsonl"  # not named by the time, so that the next start goes on with it
 DRAWN = 2**31
@@ -94,15 +94,16 @@ def _why(kernel: KernelRanked) -> str:
 
 
 class KernelsAlone:
-    """A handler that leaves out that a kernel was begun: the other one is told a line a kernel."""
+    """A handler that hands on a line a kernel of which something is known, and the header and the footer."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self.start, self.shutdown = handler.start, handler.shutdown
 
     def handle(self, event: Event) -> None:
-        """Hand it on, unless it says that a kernel was begun."""
-        if not isinstance(event, ItemStarted):
+        """Hand it on, unless it says that a kernel was begun, or that its turn did not come."""
+        is_unreached = isinstance(event, KernelRanked) and event.lost in {INTERRUPTED, UNREACHED}
+        if not (is_unreached or isinstance(event, ItemStarted | SubjectKnown)):
             self._handler.handle(event)
 
 
@@ -205,7 +206,7 @@ class _Ranking:
     def _handlers(self, done: int, mode: Mode) -> list[Handler]:
         lines = KernelLines(self.stream, done, len(self.plan.targets))
         json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
-        return [Visibly(lines), KernelsAlone(RecordWriter(self.path, mode)), *json]
+        return [KernelsAlone(Visibly(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
 
 
 def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
