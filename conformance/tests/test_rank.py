@@ -21,6 +21,7 @@ from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan
 from attnspec.core.shard import Shard
 from attnspec.numerics.expectation import Expectation
+from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
 from attnspec.ranking.kernels import HANGS, KernelWorker, clearest_first
@@ -36,7 +37,9 @@ from attnspec.report.page import render
 from attnspec.report.ranking import ranking
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.runner.shards import Sharing
-from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.covering_cases import Choices
+from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.trial import Trial
 from helpers.commands import Cli
 from helpers.outcomes import evidence, outcome, run
 from helpers.pages import section, spaced_words
@@ -280,6 +283,21 @@ def test_kernels_of_one_class_share_what_the_definition_says(tmp_path: Path) -> 
             counts.append(len(worked))
     assert counts[0] > 0
     assert counts[1] == counts[0]
+
+
+def test_the_first_failing_case_alone_is_made_small(tmp_path: Path) -> None:
+    shrink, shrunk = Trial._shrink, list[str]()
+
+    def counting(trial: Trial, menu: Menu, choices: Choices, tally: Tally) -> None:
+        shrunk.append(trial.check.clause.id)
+        shrink(trial, menu, choices, tally)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trial, "_shrink", counting)
+        found = ranked_by(tmp_path, STRICT)
+    assert len(found.failing) > 1
+    assert found.first is not None
+    assert shrunk == [found.first.clause]
 
 
 def test_the_first_failure_is_one_at_float32_that_says_the_most() -> None:

@@ -179,7 +179,7 @@ class SubjectRun:
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
         known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
         return Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
-                     self.breadcrumb, shrinks=known is None,
+                     self.breadcrumb, shrinks=known is None and not self._is_explained,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
                      shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
@@ -243,6 +243,12 @@ class SubjectRun:
             return self._explained(trial, evidence)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+
+    @property
+    def _is_explained(self) -> bool:
+        """Whether so many failures were diagnosed at a glance as the plan says: of others nobody is told the case."""
+        return bool(self.plan.diagnosed) and self.plan.effort is Effort.GLANCE and (
+            self._looked_into >= self.plan.diagnosed)
 
     def _is_of_the_diagnosed(self, trial: Trial) -> bool:
         """Whether this failure is one of the first under `must` clauses, which are diagnosed though it is a glance."""
