@@ -23,6 +23,20 @@ class Whole(click.IntRange):
 
 
 SEED = Whole(1 - LARGEST, LARGEST - 1)
+RANDOM = "random"
+
+
+class SeedOrRandom(Whole):
+    """A seed, or the word that has one drawn."""
+
+    name = "integer or random"
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+        """The seed, or the word as it is."""
+        return value if value == RANDOM else super().convert(value, param, ctx)
+
+
+SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST, LARGEST - 1)
 WORKERS = Whole(1, 1024)
 MANY = Whole(1, 10**9)
 

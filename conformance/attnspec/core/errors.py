@@ -66,6 +66,10 @@ class ImportingError(TargetError):
     """What is to be judged is there, and importing it fails."""
 
 
+class EndedError(TargetError):
+    """What is to be judged is there, and importing it ends its process, or does not end."""
+
+
 class ReleaseError(TargetError):
     """An adapter does not work with the release of its library that is installed; it is no failure of the library."""
 

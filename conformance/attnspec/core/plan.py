@@ -35,6 +35,7 @@ class Plan:
     subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, which stay here.
     must_take: a contract (see `core/contract.py`), of which refusing anything is a failure; empty: there is none.
     variants: those that attnspec makes itself (see `core/made_variants.py`).
+    diagnosed: at a glance, of so many failures of each subject under `must` clauses the cause is looked for.
     sizes: such as `B4 H32 T2048 D128`, that are tried whatever the effort (see `core/sizes.py`).
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
@@ -62,6 +63,7 @@ class Plan:
     must_take: str = ""
     sizes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    diagnosed: int = 0
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """Where its subjects live, each with these variables."""

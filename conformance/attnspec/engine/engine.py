@@ -31,6 +31,7 @@ from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
+    from attnspec.trials.archives import Archives
     from attnspec.trials.compile import Check
 
 
@@ -39,10 +40,15 @@ REMEMBERED = 4
 
 
 class Engine:
-    """Tries the items of a plan. `breadcrumb` is told each recipe before the subject sees it."""
+    """Tries the items of a plan. `breadcrumb` is told each recipe before the subject sees it.
 
-    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+    archives: what subjects share of problems and expectations; None: each has its own.
+    """
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None,
+                 archives: Archives | None = None) -> None:
         self.plan = plan
+        self._archives = archives
         self.breadcrumb = breadcrumb
         self._law: Spec = load_spec(plan.spec, plan.spec_add)
         of_clauses = (word for word in map(word_of, plan.clauses) if word not in ("", ALL, "*"))
@@ -104,13 +110,17 @@ class Engine:
 
     def _items(self) -> Iterator[Item]:
         for target in self.plan.targets:
-            dtypes = self._dtypes(target)
-            for dtype in dtypes:
-                yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
-                            if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
-            named = dict.fromkeys((*dtypes, *self.contract.dtypes))
-            yield from (Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
-                        if _is_put(clause.id, dtype))
+            yield from self.items_of(target)
+
+    def items_of(self, target: str) -> Sequence[Item]:
+        """What one target is put to, by dtype and clause."""
+        dtypes = self._dtypes(target)
+        named = dict.fromkeys((*dtypes, *self.contract.dtypes))
+        return [
+            *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._put_to(target)
+              if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes)),
+            *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
+              if _is_put(clause.id, dtype))]
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
@@ -182,6 +192,7 @@ class Engine:
             subject = replace(subject, declaration=declaration)
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
                                                     lambda: self._refutations)
+            self._subject_runs[target].archives = self._archives
         return self._subject_runs[target]
 
     def _begin(self, target: str) -> None:
@@ -202,6 +213,11 @@ class Engine:
             subject_run.subject.callee.forget()
         self._subject_runs.clear()
 
+    def forget(self, target: str) -> None:
+        """Forget what is known of a subject."""
+        self._subject_runs.pop(target, None)
+        self._absent.pop(target, None)
+
     def fetch(self, target: str) -> None:
         """Load what the target names. Raises TargetError or ManifestError if it cannot be had."""
         self._subject_run(target)
@@ -213,6 +229,12 @@ class Engine:
     def refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
         return self._subject_run(target).subject.refused
+
+    def applies(self, item: Item) -> bool:
+        """Whether the subject takes what an item needs. Raises TargetError or ManifestError if it cannot be had."""
+        subject = self._subject_run(item.target).subject
+        is_taken = DType(item.dtype) in subject.declaration.dtypes
+        return bool(word_of(item.clause)) or (is_taken and not self._check(item.clause).lacking(subject))
 
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""

@@ -18,9 +18,9 @@ from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.engine.asked import as_asked, as_put
-from attnspec.engine.cases import in_a_line
+from attnspec.engine.evidence import evidence_of, evidence_of_end, why_no_claim
 from attnspec.engine.known_failures import listed
-from attnspec.engine.pictures import drawn_of, drawn_with_room
+from attnspec.engine.pictures import drawn_with_room
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
@@ -37,15 +37,13 @@ from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable
+from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
-
-UNBOUNDED = "rounding or overflow may change their right answers by any amount"
-"""Why nothing is said of a case that the bound does not cover."""
 
 PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
 """Why a gate does not put a clause that does not depend on the dtype."""
@@ -75,13 +73,15 @@ class SubjectRun:
     """The clauses against one subject.
 
     checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  refutations: which of them
-    convict which fault.
+    convict which fault.  archives: what it shares with other subjects, if it shares anything.
     """
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
                  checks: Callable[[], Mapping[str, Check]] = dict,
                  refutations: Callable[[], Refutations] = Refutations) -> None:
         self.subject = subject
+        self.archives: Archives | None = None
+        self._looked_into = 0
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
@@ -100,7 +100,8 @@ class SubjectRun:
         A constant that hides keys may do so at one dtype and overflow at another, so each dtype is probed for itself.
         """
         if dtype not in self._evaluators:
-            self._evaluators[dtype] = Evaluator(self.subject, dtype)
+            plain = Evaluator(self.subject, dtype)
+            self._evaluators[dtype] = self.archives.shared(plain) if self.archives else plain
         return self._evaluators[dtype]
 
     def _again(self) -> Subject:
@@ -178,7 +179,7 @@ class SubjectRun:
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
         known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
         return Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
-                     self.breadcrumb, shrinks=known is None,
+                     self.breadcrumb, shrinks=known is None and not self._is_explained,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
                      shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
@@ -203,28 +204,29 @@ class SubjectRun:
         check, dtype = trial.check, trial.evaluator.dtype
         if isinstance(tally.failure, Violated):
             return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
-                                 evidence=self._diagnosed(trial, _evidence(trial, tally.failure)))
+                                 evidence=self._diagnosed(trial, evidence_of(trial, tally.failure)))
         if isinstance(tally.failure, SubjectDied):
             return self._outcome(check, dtype, tally.failure.verdict, tally, reason=str(tally.failure),
-                                 evidence=_raised(trial, tally.failure, tally.last))
+                                 evidence=evidence_of_end(trial, tally.failure, tally.last))
         if isinstance(tally.failure, SubjectRaised):
             self._raised.add(tally.failure.gist)
             return self._outcome(check, dtype, Verdict.ERRORED, tally, reason=str(tally.failure),
-                                 evidence=self._diagnosed(trial, _raised(trial, tally.failure, tally.last)))
+                                 evidence=self._diagnosed(trial, evidence_of_end(trial, tally.failure, tally.last)))
         if tally.cases:
             return self._outcome(check, dtype, Verdict.HELD, tally)
         if tally.outside and tally.no_claims == sum(tally.silent.values()):  # the rest was no case of the clause at all
             return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
-        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=_why_no_claim(tally))
+        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=why_no_claim(tally))
 
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. At a glance only
         the first failure is located, and nothing else is diagnosed but a missing lift: a third of a subject's time;
-        whoever replays the case is told.
+        whoever replays the case is told. Where the plan has some diagnosed, these alone are looked into.
         """
-        if not trial.shrinks or not evidence.recipe or trial.is_sparing:
+        if not trial.shrinks or not evidence.recipe or trial.is_sparing or (
+                self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         if evidence.measured and evidence.measured.relation == CONVENTION:
@@ -235,12 +237,26 @@ class SubjectRun:
             return replace(evidence, explained=lift)
         # what is only recommended is no fault; of a large case each fault would cost as much as the case
         is_large = work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]
-        if trial.is_glance or trial.check.clause.level is Level.MAY or is_large:
+        is_brief = trial.is_glance and not self.plan.diagnosed
+        if is_brief or trial.check.clause.level is Level.MAY or is_large:
             return evidence
         try:
             return self._explained(trial, evidence)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+
+    @property
+    def _is_explained(self) -> bool:
+        """Whether so many failures were diagnosed at a glance as the plan says: of others nobody is told the case."""
+        return bool(self.plan.diagnosed) and self.plan.effort is Effort.GLANCE and (
+            self._looked_into >= self.plan.diagnosed)
+
+    def _is_of_the_diagnosed(self, trial: Trial) -> bool:
+        """Whether this failure is one of the first under `must` clauses, which are diagnosed though it is a glance."""
+        if not trial.is_glance:
+            return True
+        self._looked_into += trial.check.clause.level is Level.MUST
+        return trial.check.clause.level is Level.MUST and self._looked_into <= self.plan.diagnosed
 
     def _explained(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with the arithmetic that allows it or the faults that it is like.
@@ -275,22 +291,3 @@ class SubjectRun:
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
                        readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked)
-
-
-def _evidence(trial: Trial, failure: Violated) -> Evidence:
-    drawn = drawn_of(trial, failure.recipe)
-    return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text, failure.measured,
-                    drawn.pictures, caption=drawn.caption)
-
-
-def _raised(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:
-    told = (in_a_line(trial, recipe), recipe.text) if recipe else ("", "")
-    stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
-    return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)
-
-
-def _why_no_claim(tally: Tally) -> str:
-    outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
-    if len(tally.silent) == 1 and not tally.outside:
-        return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
-    return f"none of the {tally.no_claims} cases could be judged, since {UNBOUNDED}{outside}"

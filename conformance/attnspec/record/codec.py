@@ -20,6 +20,7 @@ from attnspec.core.characters import HIDDEN
 from attnspec.core.errors import RecordError, hint
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
+from attnspec.record.ranked import KernelRanked
 
 T = TypeVar("T")
 Json: TypeAlias = Any  # what the json module takes and gives
@@ -222,6 +223,7 @@ EVENTS: Mapping[str, type[Event]] = {
     "subject_put": SubjectPut,
     "block_judged": BlockJudged,
     "subject_probed": SubjectProbed,
+    "kernel_ranked": KernelRanked,
     "run_finished": RunFinished,
 }
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}

@@ -1,8 +1,8 @@
 """What happens during a run, in order. Every output is a handler of these.
 
 RunStarted, then SubjectKnown (once a subject's adapter is loaded), ItemStarted and ItemFinished, then RunFinished.
-A measurement of power has SubjectPut in their place, a campaign for false alarms BlockJudged; an audit has
-SubjectProbed beside them.
+A measurement of power has SubjectPut in their place, a campaign for false alarms BlockJudged, a ranking KernelRanked;
+an audit has SubjectProbed beside them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol
 
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
+from attnspec.record.ranked import KernelRanked
 
 OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
 """The packages whose versions a header tells of the environment in which subjects live."""
@@ -31,7 +32,8 @@ class RunStarted:
     `baseline`: the file of known failures that the run is held against; empty if none.
     `must_take`: the contract that the subjects are held to, in its words; empty if there is none.
     `sizes`: those that the user names for all subjects; what a subject declares stands in its card.
-    `shard`: which part of a run this is (`2/5`), empty for a whole one; `plan_digest`: what all its shards share.
+    `shard`: which part of a run this is (`2/5`), empty for a whole one; `plan_digest`: what all its shards share, and
+    what a ranking that goes on must have.
     A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
     meaning) and of each fault (`faults`: name, kind, stage, story, reach, link).
     """
@@ -103,10 +105,10 @@ class RunFinished:
     interrupted: bool = False
 
 
-Done = ItemFinished | SubjectPut | BlockJudged | SubjectProbed
+Done = ItemFinished | SubjectPut | BlockJudged | SubjectProbed | KernelRanked
 """How a job of a run ends."""
 
-Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | SubjectPut | BlockJudged | SubjectProbed | RunFinished
+Event = RunStarted | SubjectKnown | ItemStarted | Done | RunFinished
 
 
 class Handler(Protocol):

@@ -14,6 +14,7 @@ from attnspec.record.codec import from_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 from attnspec.record.outcome import Outcome
+from attnspec.record.ranked import KernelRanked
 
 _PACKED = ".gz"
 
@@ -71,7 +72,7 @@ class DuplicateItemError(RecordError):
 class RunRecord:
     """A run, read back. `unfinished` are the items that were on trial when the record ends.
 
-    A measurement of power has `puts` in place of outcomes, a campaign for false alarms `blocks`; an
+    A measurement of power has `puts` in place of outcomes, a campaign for false alarms `blocks`, a ranking `ranks`; an
     audit has `probes` beside them.
     """
 
@@ -83,11 +84,12 @@ class RunRecord:
     puts: tuple[SubjectPut, ...] = ()
     blocks: tuple[BlockJudged, ...] = ()
     probes: tuple[SubjectProbed, ...] = ()
+    ranks: tuple[KernelRanked, ...] = ()
 
     @property
     def done(self) -> int:
         """How many items came to an end, of whatever kind."""
-        return len(self.outcomes) + len(self.puts) + len(self.blocks) + len(self.probes)
+        return sum(map(len, (self.outcomes, self.puts, self.blocks, self.probes, self.ranks)))
 
     @property
     def interrupted(self) -> bool:
@@ -138,7 +140,8 @@ def assemble(events: Iterable[Located], file: str) -> RunRecord:
         found.take(event, where)
     return RunRecord(
         header, tuple(found.cards.values()), tuple(found.outcomes.values()), found.footer, found.unfinished,
-        tuple(found.puts.values()), tuple(found.blocks.values()), tuple(found.probes.values()))
+        tuple(found.puts.values()), tuple(found.blocks.values()), tuple(found.probes.values()),
+        tuple(found.ranks.values()))
 
 
 @dataclass(slots=True)
@@ -151,12 +154,13 @@ class _Found:
     puts: dict[Key, SubjectPut] = field(default_factory=dict)
     probes: dict[Key, SubjectProbed] = field(default_factory=dict)
     blocks: dict[Key, BlockJudged] = field(default_factory=dict)
+    ranks: dict[Key, KernelRanked] = field(default_factory=dict)
     footer: RunFinished | None = None
 
     @property
     def unfinished(self) -> tuple[ItemStarted, ...]:
         """The items that have no outcome yet."""
-        ended = self.outcomes.keys() | self.puts.keys() | self.blocks.keys() | self.probes.keys()
+        ended = {*self.outcomes, *self.puts, *self.blocks, *self.probes, *self.ranks}
         return tuple(event for key, event in self.started.items() if key not in ended)
 
     def take(self, event: Event, where: Place) -> None:
@@ -174,6 +178,8 @@ class _Found:
                 _enter(self.blocks, (subject, event.part, dtype.value), event, where)
             case SubjectProbed(subject=subject, dtype=dtype):
                 _enter(self.probes, (subject, event.part, dtype.value), event, where)
+            case KernelRanked(subject=subject):
+                _enter(self.ranks, (subject, event.part, ""), event, where)
             case RunFinished():
                 self.footer = event
             case RunStarted():

@@ -9,7 +9,7 @@ import enum
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -18,6 +18,7 @@ from attnspec.core.errors import Place, RecordError, UsageError
 from attnspec.core.files import cannot_write, write_whole
 from attnspec.record.codec import to_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, RunStarted, SubjectKnown
+from attnspec.record.ranked import KernelRanked
 from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
 from attnspec.record.sharded import check_whole
 
@@ -120,24 +121,27 @@ def lock(descriptor: int, path: Path) -> None:
         return
 
 
-def reopen(path: Path) -> RunRecord:
-    """The record, rewritten so that more can be appended: the header, known subjects, blocks judged and subjects put.
+def reopen(path: Path, without: Collection[str] = ()) -> RunRecord:
+    """The record, rewritten so that more can be appended: the header, known subjects, blocks judged, subjects put and
+    kernels ranked.
 
-    Left out are the footer, what was lost, and a last line that was cut off. The old file stands until the new one is
-    complete. Raises RecordError, and UsageError for a file that cannot be written, or to which another run writes.
+    Left out are the footer, what was lost, a last line that was cut off, and the kernels of these ids. The old file
+    stands until the new one is complete. Raises RecordError, and UsageError for a file that cannot be written, or to
+    which another run writes.
     """
     record = read_record(path)
     with path.open("rb") as file:
         lock(file.fileno(), path)
-        write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept(record)), "record")
+        write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept(record, without)), "record")
     return read_record(path)
 
 
-def _kept(record: RunRecord) -> Iterator[Event]:
+def _kept(record: RunRecord, without: Collection[str]) -> Iterator[Event]:
     yield record.header
     yield from (SubjectKnown(known.card) for known in record.subjects if not known.broken)
     yield from (block for block in record.blocks if not block.lost)
     yield from (put for put in record.puts if not put.lost)
+    yield from (rank for rank in record.ranks if not rank.lost and rank.subject not in without)
 
 
 _OF_THE_MACHINE = frozenset({"workers", "cpus", "threads"})
@@ -204,4 +208,6 @@ def _of(event: Done) -> tuple[str, str, str]:
     if isinstance(event, ItemFinished):
         outcome = event.outcome
         return outcome.subject, outcome.clause, outcome.dtype.value
+    if isinstance(event, KernelRanked):
+        return event.subject, event.part, ""
     return event.subject, event.part, event.dtype.value

@@ -29,7 +29,7 @@ ENDED = FAILURES - {Verdict.VIOLATED}
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 _DEFINITION = "definition"
-_CONSEQUENCES = frozenset({"numerics", "drift"})
+CONSEQUENCES = frozenset({"numerics", "drift"})
 """Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
 _THEMES: Mapping[str, str] = {
     "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
@@ -118,7 +118,7 @@ def unclear(failure: Outcome, cause: str = "") -> tuple[float, ...]:
     """A key to sort by: the clause that says clearest what is wrong comes first. cause: what is likely behind it."""
     theme, _, name = failure.clause.partition(".")
     is_of_another = theme.removesuffix("ing") not in cause
-    return (WEIGHT[failure.level], is_endless(failure), is_of_another, name != _DEFINITION, theme in _CONSEQUENCES)
+    return (WEIGHT[failure.level], is_endless(failure), is_of_another, name != _DEFINITION, theme in CONSEQUENCES)
 
 
 def is_endless(failure: Outcome) -> bool:

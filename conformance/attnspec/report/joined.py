@@ -103,7 +103,7 @@ def join(records: Sequence[RunRecord]) -> Joined:
         for outcome in run.record.outcomes:
             outcomes[(cast.number(run, outcome.subject), outcome.clause, outcome.dtype)] = outcome
             seen += 1
-        if not (run.record.puts or run.record.blocks):  # whom power or a campaign met was not judged
+        if not (run.record.puts or run.record.blocks or run.record.ranks):  # whom these met has no verdicts
             cast.meet(run)
     probes = _probes(runs, cast)
     people = cast.people(outcomes)

@@ -47,6 +47,7 @@ from attnspec.report.joined import Joined, join
 from attnspec.report.known import held
 from attnspec.report.pictures import LEVELS
 from attnspec.report.power_view import Power, power
+from attnspec.report.ranking import Ranking, ranking
 from attnspec.report.readings import readings
 from attnspec.report.summary import LEGEND, Summary, exit_words, never_decided, silences, summarise
 from attnspec.report.trust import trust
@@ -178,15 +179,16 @@ def render(records: Sequence[RunRecord], *, compared: Comparison | None = None, 
 def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
     """All that the templates speak of."""
     joined = join(records)
-    measured, tried = power(records), campaign(records)
-    is_judged = bool(joined.outcomes) or not (measured or tried or joined.probes)
+    measured, tried, ranked = power(records), campaign(records), ranking(records)
+    is_judged = bool(joined.outcomes) or not (measured or tried or ranked or joined.probes)
     summary = summarise(joined, strict=joined.is_strict)
     looked = audit(joined) if is_judged and is_audit(joined) else None
     found = looked.habits if looked else habits(joined) if joined.probes else None
     return {
         "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments(joined),
-        "power": measured, "campaign": tried, "is_judged": is_judged, "audit": looked, "habits": found,
-        "title": _audited(looked, summary) if looked else _title(summary, measured, tried, found, is_judged=is_judged),
+        "power": measured, "campaign": tried, "ranking": ranked, "is_judged": is_judged, "audit": looked,
+        "habits": found, "title": _audited(looked, summary) if looked else _title(
+            summary, measured or tried or ranked, found, is_judged=is_judged),
         **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
         "held": held(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
@@ -220,10 +222,9 @@ def _spoken(joined: Joined) -> Mapping[str, object]:
 
 
 def _title(
-    summary: Summary, measured: Power | None, tried: Campaign | None, found: Habits | None, *, is_judged: bool,
+    summary: Summary, told: Power | Campaign | Ranking | None, found: Habits | None, *, is_judged: bool,
 ) -> tuple[str, str]:
-    """The sentence over the page, and its colour: that of the verdicts, the power, the campaign, or the probes."""
-    told = measured or tried
+    """The sentence over the page, and its colour: that of the verdicts, of what was measured, or of the probes."""
     if is_judged:
         return summary.title, summary.css
     if told is not None:

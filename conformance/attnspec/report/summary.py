@@ -25,6 +25,11 @@ POWER_EXITS = {
     2: "not known: interrupted, or a part of the run was lost",
 }
 PROBE_EXITS = {0: "no answer against a manifest", 1: "an answer against a manifest", 2: "not everything was asked"}
+RANKING_EXITS = {
+    0: "all kernels conform",
+    1: "a kernel does not conform",
+    2: "a kernel was not judged, and all others conform; or the run was interrupted",
+}
 CAMPAIGN_EXITS = {0: "no false alarm", 1: "a false alarm", 2: "not all cases were judged"}
 
 
@@ -88,7 +93,7 @@ def exit_words(run: JoinedRun) -> str:
         return "none: the run was interrupted"
     record = run.record
     words = (EXITS if record.outcomes else POWER_EXITS if record.puts else CAMPAIGN_EXITS if record.blocks
-             else PROBE_EXITS if record.probes else EXITS)
+             else RANKING_EXITS if record.ranks else PROBE_EXITS if record.probes else EXITS)
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 

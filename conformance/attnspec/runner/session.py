@@ -35,6 +35,9 @@ from attnspec.runner.watch import watching
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown
 
+INTERRUPTED, UNREACHED = "the run was interrupted", "the run ended before its turn came"
+"""Why a job was lost that nobody took up."""
+
 _SUITE = Path(__file__).with_name("suite.py")
 # ids may hold any letter a path may hold
 _CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
@@ -85,7 +88,7 @@ class Session:
             emit(self.sharing.marked(header, self.plan, every) if self.sharing else header)
             listener = Listener(source, items, self.plan, emit)
             self._work(listener, items, Path(folder))
-            listener.close("the run was interrupted" if listener.interrupted else "the run ended before its turn came")
+            listener.close(INTERRUPTED if listener.interrupted else UNREACHED)
             return self._footer(source, listener, emit, time.perf_counter() - began)
 
     @property

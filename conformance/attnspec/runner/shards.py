@@ -32,15 +32,16 @@ class Sharing:
         """The jobs of this shard, in the order of the run. Raises RecordError where the timings cannot be read, and
         UsageError where there are more shards than subjects and dtypes.
         """
-        mine = frozenset(self._shares(jobs)[self.shard.index - 1])
+        mine = frozenset(self.shares(jobs)[self.shard.index - 1])
         return tuple(job for job in jobs if _group(job) in mine)
 
     def marked(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:
         """The header of this shard's record. jobs: all of the run."""
         return replace(header, shard=str(self.shard),
-                       plan_digest=plan_digest(plan, header.spec_digest, self._shares(jobs)))
+                       plan_digest=plan_digest(plan, header.spec_digest, self.shares(jobs)))
 
-    def _shares(self, jobs: Sequence[Job]) -> tuple[tuple[Group, ...], ...]:
+    def shares(self, jobs: Sequence[Job]) -> tuple[tuple[Group, ...], ...]:
+        """What each shard gets, the first shard's first. Raises as `of` does."""
         costs = _costs(jobs, _seconds(self.timings))
         if len(costs) < self.shard.count:
             raise UsageError(f"a run of {len(costs)} pairs of subject and dtype cannot be divided into "
@@ -75,3 +76,4 @@ def _spent(record: RunRecord) -> Iterator[tuple[Group, float]]:
         *record.outcomes, *record.puts, *record.blocks, *record.probes]
     for each in every:
         yield (each.subject, each.dtype.value), each.seconds
+    yield from (((each.subject, ""), each.seconds) for each in record.ranks)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import ImportingError, MissingNameError, TargetError
+from attnspec.core.errors import EndedError, ImportingError, MissingNameError, TargetError
 from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
@@ -160,7 +160,7 @@ def loaded_there(source: Source, target: str, client: Client, versions: Iterable
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
-        raise TargetError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
+        raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
 
 
 def _description(told: Mapping[str, Any], name: str) -> Described:

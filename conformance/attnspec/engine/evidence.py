@@ -1,0 +1,35 @@
+"""What stands in a record for what failed, or for a trial of which nothing could be said."""
+
+from __future__ import annotations
+
+from attnspec.engine.cases import in_a_line
+from attnspec.engine.pictures import drawn_of
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Evidence
+from attnspec.subjects.subject import SubjectDied, SubjectRaised
+from attnspec.trials.evaluator import Tally, Violated
+from attnspec.trials.trial import Trial
+
+UNBOUNDED = "rounding or overflow may change their right answers by any amount"
+"""Why nothing is said of a case that the bound does not cover."""
+
+def evidence_of(trial: Trial, failure: Violated) -> Evidence:
+    """The failing case, with its pictures."""
+    drawn = drawn_of(trial, failure.recipe)
+    return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text, failure.measured,
+                    drawn.pictures, caption=drawn.caption)
+
+
+def evidence_of_end(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:
+    """How the call ended."""
+    told = (in_a_line(trial, recipe), recipe.text) if recipe else ("", "")
+    stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
+    return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)
+
+
+def why_no_claim(tally: Tally) -> str:
+    """Why a trial claimed nothing."""
+    outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
+    if len(tally.silent) == 1 and not tally.outside:
+        return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
+    return f"none of the {tally.no_claims} cases could be judged, since {UNBOUNDED}{outside}"
