@@ -344,7 +344,8 @@ def test_the_batch_is_parted_between_two_gradients() -> None:
     assert others is not None
     assert whole.grad_output is not None
     assert np.array_equal(first + others, whole.grad_output)
-    assert not (first[1:].any() or others[:1].any())
+    assert not first[1:].any()
+    assert not others[:1].any()
     alone = problem(sizes="B1,H4,Hkv2,T5,S7,D4,Dv4")
     with pytest.raises(NoClaim, match="the batch has one entry, or the output has no gradient"):
         gradients.grad_of(Posed((alone,), conventions={}), entries="first")
