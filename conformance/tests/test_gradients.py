@@ -340,8 +340,12 @@ def test_the_batch_is_parted_between_two_gradients() -> None:
     whole = problem()
     first, others = (gradients.grad_of(Posed((whole,), conventions={}), entries=which).one.grad_output
                      for which in ("first", "others"))
+    assert first is not None
+    assert others is not None
+    assert whole.grad_output is not None
     assert np.array_equal(first + others, whole.grad_output)
-    assert not first[1:].any() and not others[:1].any()  # noqa: PT018
+    assert not first[1:].any()
+    assert not others[:1].any()
     alone = problem(sizes="B1,H4,Hkv2,T5,S7,D4,Dv4")
     with pytest.raises(NoClaim, match="the batch has one entry, or the output has no gradient"):
         gradients.grad_of(Posed((alone,), conventions={}), entries="first")
@@ -350,6 +354,8 @@ def test_the_batch_is_parted_between_two_gradients() -> None:
 def test_a_loss_scale_is_exact_or_nothing_is_said() -> None:
     given = problem(dtype=DType.FLOAT16)
     scaled = gradients.scale_grad(Posed((given,), conventions={}), by=256.0).one.grad_output
+    assert scaled is not None
+    assert given.grad_output is not None
     assert np.array_equal(scaled, given.grad_output * np.float16(256))
     large = problem(dtype=DType.FLOAT16, pattern="large")
     with pytest.raises(NoClaim, match="the output's gradient does not fit its dtype once it is scaled"):
@@ -381,4 +387,5 @@ def test_a_frameworks_gradients_are_compared_with_no_fault(tmp_path: Path) -> No
                          effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
     outcome = engine.try_item(engine.items()[0])
     assert outcome.verdict is Verdict.VIOLATED
-    assert outcome.evidence and (outcome.evidence.like, outcome.evidence.located) == ((), "")  # noqa: PT018
+    assert outcome.evidence is not None
+    assert (outcome.evidence.like, outcome.evidence.located) == ((), "")
