@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -332,7 +333,7 @@ def test_a_probe_says_what_a_cache_does(target: str, question: str) -> None:
 
 def test_who_takes_no_cache_is_not_asked_about_one() -> None:
     for question in DECODER_QUESTIONS[1:]:
-        assert reply_to(lambda ask=question.ask: ask(Asker(sound_subject("naive"), DType.FLOAT32))) is None
+        assert reply_to(partial(question.ask, Asker(sound_subject("naive"), DType.FLOAT32))) is None
 
 
 # Sound formulations and faults

@@ -64,9 +64,10 @@ def layer(query: Array, key: Array, value: Array, cache: tuple[Array, Array] | N
     past_key, past_value = cache or (None, None)
     answer = serving.attention(query, key, value, mask=mask, bias=None if bias is None else bias.astype(wide),
                                causal=causal, past_key=past_key, past_value=past_value)
+    assert isinstance(answer, np.ndarray)  # nothing else was asked for
     merged = answer.swapaxes(1, 2).reshape(*query.shape[:1], query.shape[2], -1)
-    stored = (key, value) if cache is None else tuple(
-        np.concatenate(pair, axis=2) for pair in ((cache[0], key), (cache[1], value)))
+    stored = (key, value) if cache is None else (
+        np.concatenate([cache[0], key], axis=2), np.concatenate([cache[1], value], axis=2))
     return (merged @ params["w_out"] + params["b_out"]).astype(dtype), stored
 
 
