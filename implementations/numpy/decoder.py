@@ -14,11 +14,11 @@ SLOTS = 128
 
 
 class Cache(NamedTuple):
-    """Buffers (B,Hkv,SLOTS,D) and (B,Hkv,SLOTS,Dv), allocated once, of which the first `count` slots are taken."""
+    """Buffers (B,Hkv,SLOTS,D) and (B,Hkv,SLOTS,Dv), allocated once, of which the first `taken` slots hold a key."""
 
     key: Array
     value: Array
-    count: int
+    taken: int
 
 
 def attention(query: Array, key: Array, value: Array, cache: Cache | None, *, mask: Array | None = None,
@@ -29,17 +29,22 @@ def attention(query: Array, key: Array, value: Array, cache: Cache | None, *, ma
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), a log-sum-exp (B,H,T) if asked for, and the
     cache with the new keys. Raises ValueError where it has no room for them.
     """
-    held = cache or Cache(*(np.empty((*new.shape[:2], SLOTS, new.shape[3]), new.dtype) for new in (key, value)), 0)
-    end = held.count + key.shape[2]
+    held = cache or Cache(_empty(key), _empty(value), 0)
+    end = held.taken + key.shape[2]
     if end > SLOTS:
         raise ValueError(f"the cache has {SLOTS} slots, and {end} keys do not fit")
-    stored = Cache(_written(held.key, key, held.count), _written(held.value, value, held.count), end)
-    past = (buffer[:, :, :held.count] for buffer in held[:2])
+    stored = Cache(_written(held.key, key, held.taken), _written(held.value, value, held.taken), end)
+    past_key, past_value = held.key[:, :, :held.taken], held.value[:, :, :held.taken]
     answer = serving.attention(
         query, key, value, mask=mask, bias=bias, causal=causal, scale=scale, window=window, softcap=softcap,
         key_lengths=key_lengths, sinks=sinks, return_lse=return_lse, alibi_slopes=alibi_slopes,
-        **dict(zip(("past_key", "past_value"), past)))
+        past_key=past_key, past_value=past_value)
     return (*answer, stored) if return_lse else (answer, stored)
+
+
+def _empty(new: Array) -> Array:
+    """A buffer (B,Hkv,SLOTS,·) for entries like these, (B,Hkv,S,·)."""
+    return np.empty((*new.shape[:2], SLOTS, new.shape[3]), new.dtype)
 
 
 def _written(buffer: Array, new: Array, first: int) -> Array:
