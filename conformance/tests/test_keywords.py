@@ -167,7 +167,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound_dense.py": "sound formulations of it",
         "core/decoder_keywords.py": "a cache is called past_key_values elsewhere",
-        "scaffold/decoders.py": "the same, in an answer",
         "faults/decoding.py": "what a cache holds",
         "faults/decoding_mistakes.py": "what it holds wrongly",
         "faults/sound_decoder.py": "what a cache holds in sound formulations",
