@@ -233,11 +233,16 @@ def test_a_pair_is_judged_by_plain_clauses_of_gradients(tmp_path: Path) -> None:
     assert mine(tmp_path, backward()).lacks(frozenset({"grad_output"})) == ""
 
 
+def untaken(name: str) -> set[str]:
+    """The clauses about what servers hand over, which formulations that drop weights do not take."""
+    return {"gradients.of_sinks", "gradients.key_lengths"} if "dropout" in name else set()
+
+
 @pytest.mark.parametrize("name", SOUND_BACKWARD)
 def test_sound_backward_passes_hold_every_clause(name: str) -> None:
     for dtype in (DType.FLOAT32, DType.BFLOAT16):
         found = verdicts(f"sound/{name}", "gradients.*", dtype=dtype)
-        assert set(found.values()) == {Verdict.HELD}, found
+        assert {clause for clause, verdict in found.items() if verdict is not Verdict.HELD} == untaken(name), found
 
 
 @pytest.mark.parametrize("fault", FAULTS)

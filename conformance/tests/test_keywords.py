@@ -239,6 +239,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/grad_output.py": "its faults",
         "faults/grad_state.py": "faults that remember or overwrite",
         "faults/backward.py": "sound backward passes",
+        "faults/made.py": "the stage of compiled and recomputed ones",
     },
     "dropout_rate": {
         "core/keywords.py": "its field",

@@ -178,6 +178,7 @@ def test_they_are_tried_at_the_dtypes_in_which_models_compute() -> None:
 def test_the_clauses_are_those_that_judge_one_call() -> None:
     found = {name for name, check in checks().items() if is_of_one_call(check)}
     assert found == {"attention.definition", "attention.one_visible_key", "bias.definition", "causal.alignment",
+                     "decoder.definition", "decoder.grouped_heads", "decoder.keeps_its_precision",
                      "grouped.definition", "layers.identity_projections", "lengths.both_kinds", "lengths.definition",
                      "lengths.queries_definition", "masking.definition", "past.definition", "past.grouped_heads",
                      "past.keeps_its_precision", "packed.definition", "paged.definition", "scale.explicit",

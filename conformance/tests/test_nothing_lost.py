@@ -211,8 +211,8 @@ def test_a_record_that_another_run_writes_is_left_alone(here: Path) -> None:
 
 
 def limited() -> None:
-    """From here on no file may grow beyond 300 kB, which is what a full disk looks like."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+    """From here on no file may grow beyond 450 kB, which is what a full disk looks like."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, 450_000))
 
 
 def test_a_disk_that_fills_up_costs_a_run_what_did_not_fit(mine: Path) -> None:

@@ -12,7 +12,6 @@ from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.page_keywords import PAGE_PATTERNS, USUAL_PAGES, PagePattern
 from attnspec.core.plan import Plan
-from attnspec.core.surroundings import Surroundings
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
 from attnspec.faults.block_table import FAULTS
@@ -26,13 +25,13 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.spec.load import load_spec
 from attnspec.subjects.paged import LARGE, Paged, in_pages
-from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms import pages
+from helpers.subjects import loaded
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
@@ -219,13 +218,8 @@ attend.grouped = False
 """
 
 
-def mine(folder: Path, source: str = GATHERS) -> Subject:
-    (folder / "mine.py").write_text(source, encoding="utf-8")
-    return load(f"{folder / 'mine.py'}:attend", surroundings=Surroundings())
-
-
 def test_a_paged_function_is_recognised_by_its_parameters(tmp_path: Path) -> None:
-    declared = mine(tmp_path).declaration
+    declared = loaded(tmp_path, GATHERS).declaration
     assert declared.form is Form.PAGED
     assert declared.keywords == {"block_table", "key_lengths", "causal", "scale"}
 
@@ -235,7 +229,7 @@ def test_a_paged_function_answers_dense_problems(tmp_path: Path, more: str) -> N
     made = problem(more, DType.FLOAT64, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3")
     expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
     for asked in (made, made.but(block_table=None), made.but(block_table="odd")):
-        np.testing.assert_allclose(mine(tmp_path).answer(asked).output, expected, rtol=1e-12)
+        np.testing.assert_allclose(loaded(tmp_path, GATHERS).answer(asked).output, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("parameters", "message"), [
@@ -245,24 +239,25 @@ def test_a_paged_function_answers_dense_problems(tmp_path: Path, more: str) -> N
     ("block_table, key_lengths, cu_query, cu_key", "takes 'cu_query', which has no place beside pages")])
 def test_what_has_no_place_beside_pages_is_refused(tmp_path: Path, parameters: str, message: str) -> None:
     with pytest.raises(TargetError, match=message):
-        mine(tmp_path, f"def attend(query, key, value, *, {parameters}):\n    return query\n")
+        loaded(tmp_path, f"def attend(query, key, value, *, {parameters}):\n    return query\n")
 
 
 def test_a_paged_function_is_not_asked_about_the_layout_of_its_arrays(tmp_path: Path) -> None:
     made = problem("", DType.FLOAT64, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3")
     turned = made.but(query=np.asfortranarray(made.query))
-    assert mine(tmp_path).refuses(turned).endswith("so it is not asked about their layout")
-    assert not mine(tmp_path).refuses(made)
+    assert loaded(tmp_path, GATHERS).refuses(turned).endswith("so it is not asked about their layout")
+    assert not loaded(tmp_path, GATHERS).refuses(made)
 
 
 def test_keys_and_values_of_unlike_number_do_not_share_pages(tmp_path: Path) -> None:
     made = problem("", DType.FLOAT64, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3")
-    assert "a page holds a value for every key" in mine(tmp_path).refuses(made.but(value=made.value[:, :, :8].copy()))
+    refused = loaded(tmp_path, GATHERS).refuses(made.but(value=made.value[:, :, :8].copy()))
+    assert "a page holds a value for every key" in refused
 
 
 def test_who_takes_pages_of_certain_lengths_is_given_no_others(tmp_path: Path) -> None:
     source = GATHERS.replace("    output =", "    assert key.shape[1] % 16 == 0, key.shape\n    output =")
-    subject = mine(tmp_path, f"{source}attend.page_multiple = 16\n")
+    subject = loaded(tmp_path, f"{source}attend.page_multiple = 16\n")
     assert subject.declaration.limits.page_multiple == 16
     for pattern in USUAL_PAGES:
         subject.answer(problem("", DType.FLOAT64, pages=pattern, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3"))

@@ -41,6 +41,7 @@ def renamed(q, k, v, attn_mask, is_causal=False): ...
 def attend(query, key, value, lengths, /): ...
 '''
 LEFT_ALONE = {"block": "64", "dropout_p": "0.0", "backend": "None", "is_causal": "False"}
+OF_DROPOUT_P = "dropout_p=0.0 (attnspec's keyword is dropout_rate: rename it, or wrap it with `attnspec init`)"
 OF_IS_CAUSAL = "is_causal=False (attnspec's keyword is causal: rename it, or wrap it with `attnspec init`)"
 
 
@@ -70,7 +71,7 @@ def test_smoke_lists_what_is_left_alone() -> None:
     lines = smoke(load("kernel.py:tiled"))
     assert all(line.passed for line in lines)
     assert lines[3].sentence == ("every keyword that it takes (scale) is accepted; left at their defaults: block=64, "
-                                 f"dropout_p=0.0, backend=None, {OF_IS_CAUSAL}")
+                                 f"{OF_DROPOUT_P}, backend=None, {OF_IS_CAUSAL}")
 
 
 @pytest.mark.usefixtures("kernel")

@@ -37,8 +37,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import RANKING, as_ranking, begun, code_of, counts
-from attnspec.ranking.kernels import file_digest
-from attnspec.ranking.targets import kernels
+from attnspec.ranking.targets import file_digest, kernels
 from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
 from attnspec.record.ranked import KernelRanked, Standing
 from attnspec.record.read import RunRecord, read_record

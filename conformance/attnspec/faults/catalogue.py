@@ -9,6 +9,7 @@ from importlib import import_module
 from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
+from attnspec.core.dropout_keywords import DROPOUT
 from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, Form
@@ -76,8 +77,8 @@ BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
 
 FORMED: Mapping[Form, frozenset[str]] = {
     Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE},
-    Form.DECODER: BESIDE_CACHE | HELD_IN_CACHE | {STATE}}
-"""By form, the keywords that our own functions of this form take, all that it has a place for."""
+    Form.DECODER: (BESIDE_CACHE - {word.name for word in DROPOUT}) | HELD_IN_CACHE | {STATE}}
+"""By form, the keywords that our own functions of this form take: all that it has a place for, but no decoder drops."""
 
 OTHER_PATH = "other_path"
 

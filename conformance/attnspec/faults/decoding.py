@@ -39,7 +39,7 @@ Behind = Callable[[Held], Mapping[str, Any]]
 
 
 def both(old: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,·) of past (B,Hkv,P,·) and new ones (B,Hkv,S,·)."""
+    """(B,Hkv,P+S,D) of past (B,Hkv,P,D) and new ones (B,Hkv,S,·)."""
     return np.concatenate([old, new], axis=2)
 
 
@@ -53,7 +53,7 @@ def stored(held: Held | None, call: HandedOver) -> Held:
 
 def storing(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
             ) -> Store:
-    """A cache in which keys, and values, are put behind others in another way."""
+    """A cache in which keys, and values, (B,Hkv,S,D) are put behind others in another way."""
     def store(held: Held | None, call: HandedOver) -> Held:
         if held is None:
             return stored(held, call)
@@ -69,7 +69,7 @@ def recalled(held: Held, call: HandedOver) -> HandedOver:
 
 
 def recalling(change: Callable[[Array], Array]) -> Recall:
-    """Another past (B,Hkv,P,·) than what is held."""
+    """Another past (B,Hkv,P,D) than what is held."""
     return lambda held, call: recalled(replace(held, key=change(held.key), value=change(held.value)), call)
 
 

@@ -38,27 +38,27 @@ _NOTHING_HIDDEN: Mapping[str, Any] = {**acting_on(Acts.VISIBILITY), "bias": None
 
 
 def _empty(like: Array, slots: int) -> Array:
-    """Slots (B,Hkv,slots,·) that were never written."""
+    """Slots (B,Hkv,slots,D) that were never written."""
     return np.zeros((*like.shape[:2], slots, like.shape[3]), like.dtype)
 
 
 def over_the_last(old: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,·): new ones begin in the last slot that is taken, and one is left empty behind them."""
+    """(B,Hkv,S,D): new ones begin in the last slot that is taken, and one is left empty behind them."""
     return both(both(old[:, :, :-1], new), _empty(old, 1))
 
 
 def one_slot_late(old: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,·): new ones begin one slot further on, and the last has no room."""
+    """(B,Hkv,S,D): new ones begin one slot further on, and the last has no room."""
     return both(both(old, _empty(old, 1)), new[:, :, :-1])
 
 
 def never_written(old: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,·): room is made for the new ones."""
+    """(B,Hkv,S,D): room is made for the new ones."""
     return both(old, _empty(old, new.shape[2]))
 
 
 def of_first_entry(old: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,·): what the first batch entry brings is stored for all."""
+    """(B,Hkv,S,D): what the first batch entry brings is stored for all."""
     return both(old, np.broadcast_to(new[:1], new.shape))
 
 

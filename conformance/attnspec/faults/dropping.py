@@ -33,7 +33,7 @@ def number_of(words: Array) -> Array:
 
 
 def counted(seed: int, counters: Array) -> Array:
-    """Numbers in [0, 1) that follow from a seed and a counter alone, in the shape of the counters."""
+    """Numbers in [0, 1) that follow from a seed and a counter alone, in the shape of the counters (any shape)."""
     key = mixed(np.array(seed % 2**64, np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     with np.errstate(over="ignore"):
         return number_of(mixed(mixed(counters.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15) + key))
@@ -70,7 +70,7 @@ def factors_of(call: KeywordArguments[Array], shape: Shape, draw: Draw = by_coun
 
 
 def drop_by(draw: Draw) -> Callable[[Array, KeywordArguments[Array]], Array]:
-    """A `drop` stage."""
+    """A `drop` stage, which gives factors (B,H,T,S)."""
     def drop(weights: Array, work: KeywordArguments[Array]) -> Array:
         """(B,H,T,S): the weights that meet the values."""
         B, H, T, S = weights.shape

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault, Stage, WrongForm
 from attnspec.faults.staged import staged
 from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
@@ -168,6 +168,9 @@ FAULTS = (
     Fault("key_lengths_dropped_for_one_query", Stage.KEY_LENGTHS, "The decoding path (T = 1) reads the whole buffer.",
           "lengths below S, T = 1", staged(own_keys=_dropped_if(lambda work: work.shape[2] == 1)),
           link="https://github.com/huggingface/transformers/pull/45940"),
+    Fault("mapped_lengths_of_first", Stage.KEY_LENGTHS, "The lengths are not mapped along with the queries.",
+          "lengths that differ, mapped", staged(),
+          made=WrongForm("vmap", staged(own_keys=_of(lambda own: np.broadcast_to(own[:1], own.shape))))),
     invariance.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
                      "entries of several lengths", invariance.in_parts(_longest), Stage.KEY_LENGTHS),
 )

@@ -33,7 +33,7 @@ def _of_first(array: Array) -> Array:
 
 
 def _with_mask(change: Callable[[Array], Array]) -> Callable[[], Attend]:
-    """A maker of functions that see another mask, where they are given one."""
+    """A maker of functions that see another mask (B,H,T,S), where they are given one."""
     def answer(call: HandedOver) -> Answer:
         return attention(call if call.mask is None else call.but(mask=change(np.asarray(call.mask))))
 
@@ -64,11 +64,8 @@ def _first_entry(call: HandedOver) -> Answer:
     return attention(call.but(key=_of_first(call.key), value=_of_first(call.value)))
 
 
-def _lengths_of_first(call: HandedOver) -> Answer:
-    return attention(call if call.key_lengths is None else call.but(key_lengths=_of_first(call.key_lengths)))
-
-
 def _mask_of_first(mask: Array) -> Array:
+    """The first entry's mask (B,H,T,S) for all; one of fewer axes has no batch."""
     return _of_first(mask) if mask.ndim == len("BHTS") else mask
 
 
@@ -116,8 +113,6 @@ FAULTS: tuple[Fault, ...] = (
           "masks that differ along the batch, mapped", staged(),
           link="https://github.com/pytorch/pytorch/issues/151561",
           made=WrongForm("vmap", _with_mask(_mask_of_first))),
-    Fault("mapped_lengths_of_first", Stage.KEY_LENGTHS, "The lengths are not mapped along with the queries.",
-          "lengths that differ, mapped", staged(), made=WrongForm("vmap", around(_lengths_of_first))),
     Fault("recomputed_dropout_drawn_anew", Stage.GRAD_OUTPUT,
           "What is computed again for the backward pass has another draw of dropout.", "gradients, recomputed",
           staged(), link="https://github.com/allenai/OLMo-core/pull/828", backward=as_backward,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from attnspec.faults.dropout_threads import OF_DROPOUT
 from attnspec.faults.gradient_threads import OF_GRADIENTS
+from attnspec.faults.made_threads import OF_MADE
 from attnspec.faults.page_threads import OF_PAGES
 from attnspec.faults.rotary_threads import OF_ROTARY
 
@@ -288,7 +289,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
                 for thread, made in bugs.items()}
-    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES, **OF_ROTARY, **OF_GRADIENTS, **OF_DROPOUT}.items()}
+    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES, **OF_ROTARY, **OF_GRADIENTS, **OF_DROPOUT, **OF_MADE}.items()}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 

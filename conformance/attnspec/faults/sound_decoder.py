@@ -90,7 +90,7 @@ def _empty(call: HandedOver, slots: int) -> Slots:
 
 
 def _written(held: Slots, call: HandedOver, slots: Array) -> Slots:
-    """A copy in which the last of the new keys stand in these slots, (n,)."""
+    """A copy in which the last of the new keys (B,Hkv,S,D) stand in these slots."""
     end = held.count + call.key.shape[2]
     key, value, places = held.key.copy(), held.value.copy(), held.places.copy()
     new = range(call.key.shape[2] - len(slots), call.key.shape[2])

@@ -37,6 +37,7 @@ def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passi
 
 
 def _ragged(called: Callable[..., tuple[Array, Array]]) -> Kernel:
+    """Of queries (N,H,D) and keys (N,Hkv,D), one sequence behind the other."""
     def attend(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array, causal: bool = True,
                scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
         """Query (Nq,H,D), key and value (Nk,Hkv,D), borders (B+1,) -> (Nq,H,D), and with `return_lse` (Nq,H)."""
@@ -49,6 +50,7 @@ def _ragged(called: Callable[..., tuple[Array, Array]]) -> Kernel:
 
 
 def _paged(definition: Definition, called: Callable[..., tuple[Array, Array]]) -> Kernel:
+    """Of queries (B,H,T,D), with keys and values in pages."""
     def attend(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array, causal: bool = True,
                scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
         """Query (B,H,T,D), pools (pages,page,Hkv,D), table (B,N), lengths (B,) -> (B,H,T,D), and (B,H,T)."""
@@ -82,14 +84,17 @@ def _borders(like: Array, counts: Sequence[int]) -> Array:
 
 
 def _scale(query: Array, scale: float | None) -> float:
+    """As it is given, or that of the last axis of (N,H,D)."""
     return query.shape[-1] ** -0.5 if scale is None else scale
 
 
 def _on(value: Array, device: str) -> Array:
+    """A tensor of any shape, where the kernel wants it; a number stays as it is."""
     return value.to(device) if hasattr(value, "to") else value
 
 
 def _several(returned: Any) -> tuple[Array, ...]:  # noqa: ANN401  (whatever the kernel returns)
+    """One array or several, of any shape, in a tuple."""
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 

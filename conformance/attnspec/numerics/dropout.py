@@ -121,7 +121,9 @@ def _allowance(part: _Part, precision: Precision, around: _Around) -> Array:
 
 
 def _of_any(part: _Part) -> tuple[Array, Array]:
-    """Of whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and the largest output."""
+    """(B,H,T,Dv), whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and the largest
+    output.
+    """
     sizes, total = part.operands.sizes.value, np.where(part.truth.total == 0, 1, part.truth.total)[..., None]
     size = (part.truth.weights * part.factor) @ sizes / total
     drift = ((part.errors.excess * part.factor) @ sizes) / part.errors.least[..., None]
@@ -129,7 +131,9 @@ def _of_any(part: _Part) -> tuple[Array, Array]:
 
 
 def _of_these(part: _Part) -> tuple[Array, Array]:
-    """Of those that are known: the sum of excess·|F_ij v_j - o| over least, some columns at a time, as memory likes."""
+    """(B,H,T,Dv), of those that are known: the sum of excess·|F_ij v_j - o| over least, some columns at a time, as
+    memory likes.
+    """
     output, value = part.truth.output, part.operands.value
     drift, step = np.empty_like(output), max(1, AT_ONCE // max(1, part.factor.size))
     for start in range(0, value.shape[-1], step):

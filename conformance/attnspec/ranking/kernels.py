@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, EndedError
 from attnspec.core.nouns import DType, Level
@@ -14,6 +12,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting.pool import close_all
 from attnspec.ranking.scoring import Score
+from attnspec.ranking.targets import file_digest
 from attnspec.record.ranked import KernelRanked, Standing
 from attnspec.report.bugs import CONSEQUENCES
 from attnspec.runner.judge import clause_of, pronounce
@@ -22,18 +21,6 @@ from attnspec.trials.archives import Archives
 
 HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""
-
-DIGITS = 16
-"""Of the digest of a file."""
-
-
-def file_digest(target: str) -> str:
-    """What tells whether a kernel has changed: of its file; "" of a target that names none that can be read."""
-    try:
-        return hashlib.sha256(Path(target.rpartition(":")[0]).read_bytes()).hexdigest()[:DIGITS]
-    except OSError:
-        return ""
-
 
 def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
     """At float32, or else the first dtype, first, where every clause is put; what follows from other mistakes last, so

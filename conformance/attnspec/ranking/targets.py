@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from attnspec.subjects.outline import no_such_subject, public_functions
 
 FUNCTION = "attend"
 """How a kernel's function is called, unless its file has one function alone."""
+
+DIGITS = 16
+"""Of the digest of a file."""
 
 _LIST = ".txt"
 
@@ -70,3 +74,11 @@ def _function_of(file: Path) -> str:
     """The function of a file that is not run to find out."""
     names = public_functions(file)
     return names[0] if len(names) == 1 else FUNCTION
+
+
+def file_digest(target: str) -> str:
+    """What tells whether a kernel has changed: of its file; "" of a target that names none that can be read."""
+    try:
+        return hashlib.sha256(Path(target.rpartition(":")[0]).read_bytes()).hexdigest()[:DIGITS]
+    except OSError:
+        return ""

@@ -66,6 +66,7 @@ def _dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
 
 
 def _told(seen: Array, expected: Expectation, rate: float, scene: Scene) -> Dropped:
+    """What weights (B,H,T,S) tell of which were dropped."""
     grown = 1 / (1 - rate) if rate < 1 else 0.0
     slack = expected.weights_allowance
     added = rescaling(scene.evaluator.precision) if rate > 0 else 0.0

@@ -67,6 +67,9 @@ PUTS = (
     Put("numpy/dropout", "dropout.*"),
     Put("sound/backward_recomputed", "gradients.of_sinks"),
     Put("sound/backward_recomputed", "gradients.key_lengths"),
+    *(Put(f"fault/{name}", "variants.*") for name in (  # have forms that a framework would make
+        "compiled_backward_unmasked", "exported_mask_constant", "mapped_first_entry", "mapped_lengths_of_first",
+        "onnx_scale_constant", "recomputed_without_mask")),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
 

@@ -11,10 +11,12 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.described import described_of
 from attnspec.subjects.manifest import Library
+from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 
 ATTENTION_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
@@ -25,6 +27,12 @@ def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset()
     declaration = Declaration(keywords=frozenset(keywords), **declared)
     return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, Place("mine.py", 1),
                    Library("mine"), described=described_of(function))
+
+
+def loaded(folder: Path, source: str) -> Subject:
+    """The function `attend` of a file with this text, told of nothing else."""
+    (folder / "mine.py").write_text(source, encoding="utf-8")
+    return load(f"{folder / 'mine.py'}:attend", surroundings=Surroundings())
 
 
 def softmax_of(logits: Array) -> Array:
