@@ -25,8 +25,9 @@ from attnspec.runner.texts import in_short, violation
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.evaluator import Evaluator, Violated
+from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.resizing import Resizer
+from attnspec.trials.tally import Violated
 from attnspec.trials.trial import Trial
 from helpers.planted import Wrong, half_scale, last_row_wrong, planted, refused
 

@@ -33,7 +33,8 @@ from attnspec.questions.decoder import DECODER_QUESTIONS
 from attnspec.subjects.decoder import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step, in_steps
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
-from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import OutsideLimits, Posed
 from attnspec.vocabulary.transforms import steps

@@ -38,7 +38,8 @@ from attnspec.report.ranking import ranking
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.runner.shards import Sharing
 from attnspec.trials.covering_cases import Choices
-from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
 from attnspec.trials.trial import Trial
 from helpers.commands import Cli
 from helpers.outcomes import evidence, outcome, run

@@ -26,7 +26,8 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import MOST_FEATURES, Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
-from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
 from attnspec.trials.trial import Trial
 from helpers.commands import Cli
 from helpers.law import checks

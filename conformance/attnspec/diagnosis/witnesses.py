@@ -19,7 +19,8 @@ from attnspec.spec.refutations import CASES, Refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
 from attnspec.trials.trial import Trial
 
 ASKED = 4

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from attnspec.core.declaration import LIMITS, Declaration, Limits
+from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, Form
 from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
-from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
@@ -31,16 +29,13 @@ from attnspec.subjects.backward import (
 from attnspec.subjects.call import Answer, Call, NotDifferentiated, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
-from attnspec.subjects.lower import Lowered, head_width, lower, misfit
+from attnspec.subjects.lower import Lowered, head_width, lower
 from attnspec.subjects.manifest import Library
+from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.packed import Packed, pack
 from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
-
-_MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made by packing",
-                             Form.PAGED: "a paged function's keys and values are put into pages"}
-"""By form, why a subject is not asked about the memory of its arrays."""
 
 _SAID_BY_FORM: Mapping[Form, frozenset[str]] = {Form.PAGED: frozenset({TABLE}), Form.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that are not handed over as they stand in the problem."""
@@ -126,93 +121,22 @@ class Subject:
         is_layer = self.declaration.kind is Kind.LAYER
         return head_width(problem.sizes, self.declaration.limits) if is_layer else problem.sizes.D
 
-    def lacks(self, keywords: frozenset[str]) -> str:
-        """Why a problem with these keywords cannot be put to the subject; empty if it can."""
-        missing = sorted(keywords - self.declaration.keywords)
-        if GRAD in missing:
-            return self._without_gradients()
-        if refused := next((name for name in missing if name in self.refused), ""):
-            return f"{self.id} refuses {refused} ({self.refused[refused]})"
-        return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
-
-    def _without_gradients(self) -> str:
-        """Why it is not asked for gradients."""
-        if can_differentiate(self.declaration):
-            return f"gradients of {self.id} are judged with --profile gradients"
-        return f"{self.id} has no backward pass"
+    @property
+    def against(self) -> Misfits:
+        """What stands against putting a problem to it."""
+        return Misfits(self.id, self.declaration, self.refused, self.backward)
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        reasons = self._of_rotary(problem) if isinstance(problem, RotaryProblem) else self._reasons(problem)
-        return next(filter(None, reasons), "")
+        return self.against.of(problem)
 
-    def _of_rotary(self, problem: RotaryProblem) -> Iterator[str]:
-        """What stands against the problem of a rotary embedding."""
-        if self.declaration.kind is not Kind.ROTARY:
-            yield f"{self.id} is not a rotary embedding"
-        if problem.dtype not in self.declaration.dtypes:
-            yield f"{self.id} does not support {problem.dtype.value}"
-        yield self._misfit(self.declaration.limits, problem.sizes, problem.given)
-        yield self.lacks(problem.keywords)
-
-    def _reasons(self, problem: Problem | LayerProblem) -> Iterator[str]:
-        """What stands against the problem, one after the other; "" where something does not."""
-        declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
-        if declaration.kind is Kind.ROTARY:
-            yield f"{self.id} is a rotary embedding"
-        if problem.dtype not in declaration.dtypes:
-            yield f"{self.id} does not support {problem.dtype.value}"
-        if not limits.broadcasts and not _at_full_shape(given, sizes):
-            yield f"{self.id} takes masks and biases at full shape only"
-        if limits.contiguous_features and not _has_contiguous_features(problem):
-            yield f"{self.id} takes inputs that are contiguous along their last axis only"
-        if declaration.form in _MADE:
-            yield _own_layout(problem, _MADE[declaration.form])
-        if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
-            yield "a page holds a value for every key"
-        yield from self._of_keywords(given)
-        if GRAD in given and isinstance(problem, Problem):
-            yield self.backward.lacks(problem) if self.backward else "" if can_differentiate(declaration) else \
-                self._without_gradients()
-        if declaration.kind is Kind.LAYER:
-            yield misfit(_of_call(problem), limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
-            limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
-        elif isinstance(problem, LayerProblem):
-            yield f"{self.id} is not a layer"
-        if problem.has_past:
-            yield self._of_past(_of_call(problem))
-        yield self._misfit(limits, sizes, given)
-        yield self.lacks(frozenset(given))
+    def lacks(self, keywords: frozenset[str]) -> str:
+        """Why a problem with these keywords cannot be put to the subject; empty if it can."""
+        return self.against.lacks(keywords)
 
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
-        return self._misfit(self.declaration.limits, sizes, keywords)
-
-    def _misfit(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
-        reason = limits.misfit_of(sizes.by_axis, keywords)
-        return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
-
-    def _of_past(self, call: Sizes) -> str:
-        """What stands against a call of these sizes behind a past."""
-        limits = self.declaration.limits
-        return "" if limits.takes_behind_past(call.T, call.S) else (
-            f"{self.id} takes only as many new keys as queries where there is a past; here {call}")
-
-    def _words_for(self, reason: str) -> str:
-        """What the function said where it is known to refuse it."""
-        words = self.refused.get(reason.removeprefix("refuses "), "")
-        return f" ({words})" if words else ""
-
-    def _of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
-        """What stands against the keywords in use."""
-        limits, is_causal = self.declaration.limits, "causal" in given
-        if limits.causal_only and not is_causal:
-            yield f"{self.id} is always causal"
-        for name, value in given.items():
-            if reason := limits.misfit(name, value, causal=is_causal):
-                yield f"{self.id} takes {reason}; here {value}"
-        if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
-            yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
+        return self.against.of_sizes(sizes, keywords)
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
@@ -328,17 +252,6 @@ def _shown(limit: object) -> str:
     return ", ".join(map(str, limit)) if isinstance(limit, tuple) else str(limit)
 
 
-def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
-    full = (sizes.B, sizes.H, sizes.T, sizes.S)
-    return all(array.shape == full for name, array in given.items() if AXES.get(name) == "BHTS")
-
-
-def _varies(mask: Array | None, axes: str) -> bool:
-    """Whether a mask, (B,H,T,S) or of its last axes, differs along another axis than these."""
-    others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
-    return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
-
-
 def _as_bias(problem: Problem | LayerProblem) -> Array:
     """The mask (B,H,T,S) as an additive one: the bias (or 0) where a key is visible, -inf where it is hidden."""
     assert problem.mask is not None
@@ -346,22 +259,6 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
 
 
-def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
-    arrays = (problem.query, problem.key, problem.value)
-    return all(array.shape[-1] == 1 or array.strides[-1] == array.itemsize for array in arrays)
-
-
 def _inputs(problem: Problem | LayerProblem | Lowered | Packed) -> Mapping[str, Array]:
     """Query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}
-
-
-def _of_call(problem: Problem | LayerProblem) -> Sizes:
-    """The sizes of the call alone: S counts its new keys."""
-    return replace(problem.sizes, S=problem.key.shape[-2])
-
-
-def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
-    """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
-    is_plain = all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
-    return "" if is_plain else f"{because}, so it is not asked about their layout"

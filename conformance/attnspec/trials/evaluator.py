@@ -1,14 +1,11 @@
-"""A subject at one dtype: asked, held to the definition, both remembered for a while; and what a trial has met."""
+"""A subject at one dtype: asked, and held to the definition; both are remembered for a while."""
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from operator import attrgetter
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,8 +20,6 @@ from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.numerics.screen import is_large
-from attnspec.problems.axes import lengths_of
-from attnspec.problems.coverage import met_by
 from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, Problem, Sizes, joined
@@ -32,18 +27,11 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
-from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.backward import grad_given
-from attnspec.subjects.causes import Found
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
+from attnspec.subjects.subject import Answer, Subject, SubjectRaised
+from attnspec.trials.memory import Memory
 from attnspec.vocabulary.gradients import GRADIENTS
 from attnspec.vocabulary.scene import AnyProblem
-
-REMEMBERED = 512
-"""How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
-
-MOST_BYTES = 2**25
-"""How many bytes of one kind an evaluator keeps: large cases are seldom met again, and would fill the machine."""
 
 PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
@@ -56,49 +44,6 @@ LONGEST = 5.0
 
 TELLING = 2e6
 """The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
-
-V = TypeVar("V")
-
-
-class Memory(OrderedDict[str, V]):
-    """The `most` most recently used values by key, so far as their arrays hold together at most `most_bytes`; the last
-    one always. The key "" is never remembered.
-    """
-
-    def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
-        super().__init__()
-        self.most, self.most_bytes, self.held = most, most_bytes, 0
-
-    def recall(self, key: str, make: Callable[[], V]) -> V:
-        """The remembered value, or a new one."""
-        if key in self:
-            self.move_to_end(key)
-            return self[key]
-        value = make()
-        if key:
-            self[key] = value
-            self.held += held_bytes(value)
-            while len(self) > self.most or (self.held > self.most_bytes and len(self) > 1):
-                self.held -= held_bytes(self.popitem(last=False)[1])
-        return value
-
-
-def held_bytes(value: object) -> int:
-    """How many bytes the arrays hold that are fields of a dataclass; a view counts as if it had memory of its own."""
-    if type(value) not in _READERS:
-        _READERS[type(value)] = _reader(type(value))
-    read = _READERS[type(value)]
-    return sum([each.nbytes for each in read(value) if isinstance(each, np.ndarray)]) if read else 0
-
-
-_Reader = Callable[[object], tuple[object, ...]]
-_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
-
-
-def _reader(kind: type) -> _Reader | None:
-    """What reads all fields of such a dataclass at once; None of what has fewer than two, or is none."""
-    names = tuple(getattr(kind, "__dataclass_fields__", ()))
-    return attrgetter(*names) if len(names) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,55 +247,3 @@ def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
     of_hidden = conventions.get(f"hidden_row.{form}", conventions.get("hidden_row")) == "zeros"
     of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
     return np.where(queries_within(problem), of_hidden, of_beyond)
-
-
-class Violated(Exception):  # noqa: N818  (a finding, no error)
-    """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case."""
-
-    def __init__(self, measured: Measured, recipe: Recipe) -> None:
-        super().__init__(measured.sentence)
-        self.measured = measured
-        self.recipe = recipe
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
-    they met (`problems.coverage`).  spans: the least and the greatest length of each axis.
-    refused: what the subject turned out to refuse clearly, which ended the trial.
-    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
-    """
-
-    tried: int = 0
-    work: float = 0.0
-    cases: int = 0
-    no_claims: int = 0
-    silent: dict[str, int] = field(default_factory=dict)
-    outside: dict[str, int] = field(default_factory=dict)
-    worst: Measured | None = None
-    last: Recipe | None = None
-    failure: Violated | SubjectRaised | SubjectDied | None = None
-    readings: dict[Reading, None] = field(default_factory=dict)
-    met: int = 0
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
-    refused: tuple[Found, ...] = ()
-
-    def meet(self, recipe: Recipe) -> None:
-        """Count the sizes and keywords of a case of which something was claimed."""
-        self.met |= met_by(recipe.sizes, recipe.features)
-        for name, length in lengths_of(recipe.sizes).items():
-            least, most = self.spans.get(name, (length, length))
-            self.spans[name] = min(least, length), max(most, length)
-
-    def add(self, measured: Measured) -> None:
-        """Remember the closest call, and each reading once, in the order they came."""
-        self.readings.update(dict.fromkeys(measured.readings))
-        if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
-            self.worst = measured
-
-    @property
-    def failing(self) -> Recipe | None:
-        """The case that failed, as it was put; None if none did."""
-        return self.failure.recipe if isinstance(self.failure, Violated) else self.last

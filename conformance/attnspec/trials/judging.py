@@ -16,8 +16,9 @@ from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
-from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
+from attnspec.trials.evaluator import LONGEST, Evaluator
 from attnspec.trials.lawful import lawful
+from attnspec.trials.tally import Tally, Violated
 from attnspec.vocabulary.measures import verdict
 from attnspec.vocabulary.scene import AnyProblem, Compared, NoClaim, OutsideLimits, Scene
 

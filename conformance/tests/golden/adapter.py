@@ -34,8 +34,9 @@ from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
-from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.lawful import lawful
+from attnspec.trials.tally import Tally
 from attnspec.trials.trial import CASES, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings

@@ -1,0 +1,59 @@
+"""What was worked out is remembered for a while: so many values, and so many bytes of their arrays."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TypeVar
+
+import numpy as np
+
+REMEMBERED = 512
+"""How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
+
+MOST_BYTES = 2**25
+"""How many bytes of one kind an evaluator keeps: large cases are seldom met again, and would fill the machine."""
+
+V = TypeVar("V")
+
+
+class Memory(OrderedDict[str, V]):
+    """The `most` most recently used values by key, so far as their arrays hold together at most `most_bytes`; the last
+    one always. The key "" is never remembered.
+    """
+
+    def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__()
+        self.most, self.most_bytes, self.held = most, most_bytes, 0
+
+    def recall(self, key: str, make: Callable[[], V]) -> V:
+        """The remembered value, or a new one."""
+        if key in self:
+            self.move_to_end(key)
+            return self[key]
+        value = make()
+        if key:
+            self[key] = value
+            self.held += held_bytes(value)
+            while len(self) > self.most or (self.held > self.most_bytes and len(self) > 1):
+                self.held -= held_bytes(self.popitem(last=False)[1])
+        return value
+
+
+def held_bytes(value: object) -> int:
+    """How many bytes the arrays hold that are fields of a dataclass; a view counts as if it had memory of its own."""
+    if type(value) not in _READERS:
+        _READERS[type(value)] = _reader(type(value))
+    read = _READERS[type(value)]
+    return sum([each.nbytes for each in read(value) if isinstance(each, np.ndarray)]) if read else 0
+
+
+_Reader = Callable[[object], tuple[object, ...]]
+_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
+
+
+def _reader(kind: type) -> _Reader | None:
+    """What reads all fields of such a dataclass at once; None of what has fewer than two, or is none."""
+    names = tuple(getattr(kind, "__dataclass_fields__", ()))
+    return attrgetter(*names) if len(names) > 1 else None
