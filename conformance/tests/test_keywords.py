@@ -94,7 +94,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/grad_output.py": "backward passes that lose it",
         "faults/gradient_threads.py": "real mistakes with it",
         "faults/decoding_mistakes.py": "a decoder that has one for all entries",
-        "faults/made.py": "a mapped call that has one for all entries",
         "kernels/called.py": "the arrays of a benchmark that it becomes",
     },
     "query_lengths": {
