@@ -27,8 +27,8 @@ from attnspec.problems.recipe import Recipe
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
-from attnspec.trials.tally import Violated
 from attnspec.trials.trial import Trial
 
 ENOUGH = 0.9

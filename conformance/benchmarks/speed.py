@@ -44,7 +44,7 @@ from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
 

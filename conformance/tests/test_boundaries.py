@@ -26,8 +26,8 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
-from attnspec.trials.tally import Violated
 from attnspec.trials.trial import Trial
 from helpers.planted import Wrong, half_scale, last_row_wrong, planted, refused
 

@@ -34,7 +34,7 @@ from attnspec.subjects.decoder import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step,
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import OutsideLimits, Posed
 from attnspec.vocabulary.transforms import steps

@@ -22,7 +22,7 @@ from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.covering_cases import fixed_recipes
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.chance import has_no_drift
 from attnspec.vocabulary.scene import Posed, Scene

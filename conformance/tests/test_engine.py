@@ -24,8 +24,8 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Answer
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Violated
 from attnspec.trials.memory import REMEMBERED, Memory
-from attnspec.trials.tally import Violated
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.relations import SCREENED
 from helpers.places import SMALL_SPEC

@@ -23,7 +23,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
 from helpers.law import checks
 

@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.problems.problem import Array
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Violated
+from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 from helpers.subjects import subject_of

@@ -18,7 +18,7 @@ from attnspec.trials import trial as trials
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, OneExample, openings, seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import CASES, Trial
 from helpers.law import checks
 

@@ -39,7 +39,7 @@ from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.runner.shards import Sharing
 from attnspec.trials.covering_cases import Choices
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from helpers.commands import Cli
 from helpers.outcomes import evidence, outcome, run

@@ -22,7 +22,7 @@ from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.lawful import lawful
+from attnspec.trials.judging import lawful
 
 HEAD = """
 import numpy as np

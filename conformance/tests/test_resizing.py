@@ -12,8 +12,8 @@ from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import resized
-from attnspec.trials.tally import Violated
 from attnspec.trials.trial import Trial
 from helpers.planted import planted
 

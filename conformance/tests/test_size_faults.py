@@ -27,7 +27,7 @@ from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import MOST_FEATURES, Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from helpers.commands import Cli
 from helpers.law import checks

@@ -11,7 +11,7 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.aims import all_aims, is_met, pairs_of_axes
 from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
-from attnspec.problems.coverage import met_by, taken_by
+from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
 from attnspec.problems.domain import domain
 from attnspec.problems.drawer import Drawer
@@ -216,20 +216,24 @@ SHARES = [0.547666, 0.887603, 0.386698]
 # What a run has met
 
 
+def met_by(sizes: Sizes, *keywords: str) -> int:
+    return met_at(lengths_of(sizes), keywords)
+
+
 def test_a_case_meets_pairs_of_its_axes_and_keywords_beside_each_axis() -> None:
-    met = list(pairs_in(met_by(Sizes(2, 4, 2, 33, 48, 32, 32), ["causal", "return_weights"])))
+    met = list(pairs_in(met_by(Sizes(2, 4, 2, 33, 48, 32, 32), "causal", "return_weights")))
     kinds = Counter(isinstance(pair.other, str) for pair in met)
     assert kinds == {False: 21, True: 7}
 
 
 def test_a_set_of_pairs_is_read_back_from_its_text() -> None:
-    met = met_by(Sizes(1, 1, 1, 4096, 1, 256, 1), ["mask"])
+    met = met_by(Sizes(1, 1, 1, 4096, 1, 256, 1), "mask")
     assert read(written(met)) == met
     assert (written(0), read("")) == ("", 0)
 
 
 def test_a_length_beyond_the_last_bucket_counts_there() -> None:
-    assert met_by(Sizes(1, 1, 1, 8192, 1, 8, 8), []) == met_by(Sizes(1, 1, 1, 4096, 1, 8, 8), [])
+    assert met_by(Sizes(1, 1, 1, 8192, 1, 8, 8)) == met_by(Sizes(1, 1, 1, 4096, 1, 8, 8))
 
 
 @pytest.mark.parametrize(("limits", "axis"), [
@@ -249,7 +253,7 @@ def test_what_is_dealt_is_among_what_is_taken() -> None:
     taken = taken_by(GROUPED, Declaration().keywords)
     for rows in dealt(plan()).values():
         for sizes in rows:
-            assert not met_by(sizes, []) & ~taken, sizes
+            assert not met_by(sizes) & ~taken, sizes
 
 
 def test_there_is_a_bit_for_each_pair() -> None:

@@ -29,7 +29,7 @@ from attnspec.subjects.subject import Answer, Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Violated
+from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
 
 Words = Mapping[str, object]

@@ -28,7 +28,7 @@ from attnspec.trials.call_log import LoggedCall, LoggingEvaluator
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Violated
+from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.overflow import does_not_overflow
 

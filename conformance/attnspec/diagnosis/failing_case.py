@@ -12,7 +12,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 
 LARGE = 2**15

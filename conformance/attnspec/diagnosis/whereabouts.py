@@ -11,8 +11,8 @@ from attnspec.diagnosis.ranges import ranges, wrong_entries
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.subject import SubjectRaised
+from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
-from attnspec.trials.tally import Violated
 from attnspec.trials.trial import Trial
 
 COMPILING = frozenset({"jax"})

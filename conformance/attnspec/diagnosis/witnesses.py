@@ -20,7 +20,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 
 ASKED = 4

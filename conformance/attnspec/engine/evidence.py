@@ -7,7 +7,7 @@ from attnspec.engine.pictures import drawn_of
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import Trial
 
 UNBOUNDED = "rounding or overflow may change their right answers by any amount"

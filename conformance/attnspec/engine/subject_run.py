@@ -43,7 +43,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import Trial
 
 PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"

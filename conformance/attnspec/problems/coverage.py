@@ -1,4 +1,4 @@
-"""The pairs of sizes and keywords that a case meets, and those that a subject can be put at all."""
+"""The pairs of sizes and keywords that a subject can be put at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import product
 
-from attnspec.core.coverage import AXES, Pair, Place, bits, bounds, bucket_of, met_at
+from attnspec.core.coverage import AXES, Pair, Place, bits, bounds, bucket_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.axes import lengths_of
@@ -16,11 +16,6 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import MOST, sizes_of
 
 _ANY = Demand(domain(grouped="maybe"))
-
-
-def met_by(sizes: Sizes, keywords: Iterable[str]) -> int:
-    """The set of pairs that a case of these sizes with these keywords meets."""
-    return met_at(lengths_of(sizes), keywords)
 
 
 @lru_cache(maxsize=64)

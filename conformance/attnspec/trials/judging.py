@@ -1,32 +1,87 @@
-"""One case of a clause, put to a subject and judged."""
+"""One case of a clause, put to a subject and judged; and the tally of what such cases have shown."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.core.declaration import Limits
+from attnspec.core.conventions import UNDEFINED, unfound
+from attnspec.core.coverage import met_at
+from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.nouns import Effort
+from attnspec.problems.axes import lengths_of
+from attnspec.problems.domain import Domain
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Measured
+from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
 from attnspec.trials.evaluator import LONGEST, Evaluator
-from attnspec.trials.lawful import lawful
-from attnspec.trials.tally import Tally, Violated
 from attnspec.vocabulary.measures import verdict
 from attnspec.vocabulary.scene import AnyProblem, Compared, NoClaim, OutsideLimits, Scene
 
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 
 
+class Violated(Exception):  # noqa: N818  (a finding, no error)
+    """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case."""
+
+    def __init__(self, measured: Measured, recipe: Recipe) -> None:
+        super().__init__(measured.sentence)
+        self.measured = measured
+        self.recipe = recipe
+
+
 class Enough(BaseException):
     """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
+    reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
+    they met (`core.coverage`).  spans: the least and the greatest length of each axis.
+    refused: what the subject turned out to refuse clearly, which ended the trial.
+    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
+    """
+
+    tried: int = 0
+    work: float = 0.0
+    cases: int = 0
+    no_claims: int = 0
+    silent: dict[str, int] = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
+    worst: Measured | None = None
+    last: Recipe | None = None
+    failure: Violated | SubjectRaised | SubjectDied | None = None
+    readings: dict[Reading, None] = field(default_factory=dict)
+    met: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    refused: tuple[Found, ...] = ()
+
+    def meet(self, recipe: Recipe) -> None:
+        """Count the sizes and keywords of a case of which something was claimed."""
+        lengths = lengths_of(recipe.sizes)
+        self.met |= met_at(lengths, recipe.features)
+        for name, length in lengths.items():
+            least, most = self.spans.get(name, (length, length))
+            self.spans[name] = min(least, length), max(most, length)
+
+    def add(self, measured: Measured) -> None:
+        """Remember the closest call, and each reading once, in the order they came."""
+        self.readings.update(dict.fromkeys(measured.readings))
+        if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
+            self.worst = measured
+
+    @property
+    def failing(self) -> Recipe | None:
+        """The case that failed, as it was put; None if none did."""
+        return self.failure.recipe if isinstance(self.failure, Violated) else self.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +194,40 @@ class Judging:
     def _problem(self, recipe: Recipe) -> AnyProblem:
         return self.evaluator.problem(recipe, self.check.domain.poses)
 
+
+def lawful(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
+    """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
+    promises nothing; nor is any keyword where it is refused. Raises OutsideLimits where the clause needs both.
+    """
+    limits = evaluator.subject.declaration.limits
+    recipe = _of_refusals(_of_causal_lengths(recipe, domain, limits), domain, limits)
+    together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
+    if not together or evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
+        return recipe
+    for spare in ({"causal"}, {"mask", "bias"}):
+        if not spare & domain.always:
+            return replace(recipe, features=recipe.features - spare)
+    raise OutsideLimits(_refused_together(evaluator))
+
+
+def _refused_together(evaluator: Evaluator) -> str:
+    subject, name = evaluator.subject, "mask_with_causal"
+    if name not in subject.declaration.conventions and evaluator.conventions[name] == UNDEFINED:
+        return unfound(name, subject.id)
+    return "it does not say what mask or bias do together with the causal flag"
+
+
+def _of_causal_lengths(recipe: Recipe, domain: Domain, limits: Limits) -> Recipe:
+    """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
+    is_spare = "causal" in recipe.features - domain.always
+    if is_spare and not limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
+        return replace(recipe, features=recipe.features - {"causal"})
+    return recipe
+
+
+def _of_refusals(recipe: Recipe, domain: Domain, limits: Limits) -> Recipe:
+    """Without the keywords that the subject refuses beside others or at these sizes, unless the clause needs them."""
+    for each in limits.refuses:
+        if each.meets(with_groups(recipe.sizes.by_axis), recipe.features):
+            recipe = replace(recipe, features=recipe.features - (each.keywords - domain.always))
+    return recipe

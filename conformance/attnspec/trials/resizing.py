@@ -20,7 +20,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import is_lawful
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.judging import Tally, Violated
 
 SEEDS, MOST_SEEDS = 2, 8
 """With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""

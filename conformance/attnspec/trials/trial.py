@@ -22,10 +22,9 @@ from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
 from attnspec.trials.covering_cases import Choices, OneExample, openings, within
 from attnspec.trials.dealer import COMPILED
-from attnspec.trials.judging import Enough, Judging
+from attnspec.trials.judging import Enough, Judging, Tally, Violated
 from attnspec.trials.resizing import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.trials.searching import searched
-from attnspec.trials.tally import Tally, Violated
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""

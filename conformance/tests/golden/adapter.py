@@ -35,8 +35,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.lawful import lawful
-from attnspec.trials.tally import Tally
+from attnspec.trials.judging import Tally, lawful
 from attnspec.trials.trial import CASES, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings

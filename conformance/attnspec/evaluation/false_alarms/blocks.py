@@ -29,8 +29,8 @@ from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Archive, Evaluator
+from attnspec.trials.judging import Tally
 from attnspec.trials.memory import Memory
-from attnspec.trials.tally import Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.measures import verdict
 from attnspec.vocabulary.scene import AnyProblem

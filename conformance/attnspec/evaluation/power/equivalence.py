@@ -18,7 +18,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Archive, Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import Trial
 
 

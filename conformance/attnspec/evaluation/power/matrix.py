@@ -21,7 +21,7 @@ from attnspec.spec.refutations import CASES, EFFORT, SEED, Refutations
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
     from attnspec.trials.dealer import Dealer
-    from attnspec.trials.tally import Tally
+    from attnspec.trials.judging import Tally
 
 MATRIX = "attnspec.evaluation.power.matrix:MatrixDocket"
 _DONE = "done"
