@@ -28,10 +28,11 @@ NO_MISTAKE = (Outside.CONVENTION, Outside.TASTE)
 _INTRODUCTION = """\
 # Reach
 
-Each thread below reports or repairs a mistake in somebody's attention. It counts as *found* if a fault of the catalogue
-makes the same mistake, and `must` clauses detect that fault at every dtype at which it can be told from rounding
-([the matrix](faults.md#which-clause-detects-which-fault)). What is about other gradients than the faults get
-wrong, or shows in training alone, is counted apart. For the rest a reason stands in place of the clause.
+Each issue or pull request below reports or fixes a mistake in a published implementation of attention. It counts as
+*found* if a fault of the catalogue makes the same mistake, and `must` clauses detect that fault at every dtype at which
+it can be told from rounding ([the matrix](faults.md#which-clause-detects-which-fault)). What is about other gradients
+than the faults get wrong, or shows in training alone, is counted apart. For the rest a reason stands in place of the
+clause.
 
 `python conformance/benchmarks/reach.py --write` writes this page from the catalogue and from `spec/refutations.json`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from attnspec.cli.check import check
 from attnspec.cli.lint import of_baselines
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import UsageError
-from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Change, Outcome, ProbedConvention
@@ -24,6 +25,7 @@ from attnspec.subjects.baseline import (
     write_baseline,
 )
 from attnspec.subjects.known_conventions import by_key, changed_convention
+from attnspec.trials.evaluator import Evaluator
 from click.testing import CliRunner
 
 THEIRS = """
@@ -152,6 +154,18 @@ def test_a_known_failure_is_met_on_its_own_case(here: Path) -> None:
     code, output = shape_judged(here, **seldom, case=CASE.replace("T7", "T6"))
     assert code == 1
     assert "mended: theirs.py:attend attention.shape (float32) holds now" in output
+
+
+def test_a_known_failure_is_met_however_slow_the_machine_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seldom = {"when": "query.shape == (1, 1, 7, 1)", "deed": "raise ValueError('a length of 7')", "verdict": "errored"}
+    shape_judged(here, **seldom)
+    monkeypatch.setattr(Evaluator, "seconds", lambda *_: math.inf)
+    engine = Engine(Plan((f"{here}/theirs.py:attend",), clauses=("attention.shape",), dtypes=(DType.FLOAT32,),
+                         effort=Effort.GLANCE, baseline=str(here / "known.yaml")))
+    (here / "known.yaml").write_text((here / "known.yaml").read_text("utf-8").replace("theirs.py", f"{here}/theirs.py"),
+                                     encoding="utf-8")
+    [item] = engine.items()
+    assert engine.try_item(item).verdict is Verdict.EXPECTED
 
 
 def test_a_known_failure_may_move_to_another_case(here: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_file_or_folder_without_clauses_to_read_is_named(cli: Cli) -> None:
     Path("own").mkdir()
     assert cli("lint", "--spec-add", "mien.yaml")[1] == "mien.yaml: there is no such file.\n1 to mend.\n"
     assert cli("explain", "mine.doubled", "--spec-add", "own")[2] == (
-        "attnspec: own: there is no YAML file in this folder of own clauses.\n")
+        "attnspec: own: this folder should hold your own clauses, but there is no YAML file in it.\n")
 
 
 def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Path) -> None:

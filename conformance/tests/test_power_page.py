@@ -90,7 +90,7 @@ def test_an_escapee_comes_with_its_story_its_reach_and_its_link() -> None:
     assert "unscaled scale f32 1 of 1 seed The division by the root is forgotten. Reached by: any input example/" in (
         spaced_words(missed))
     assert 'href="https://github.com/example/attention/issues/12"' in missed
-    assert "None: every fault with an error larger than rounding was detected" in shown(put("fault/late", 1, 1))
+    assert "No fault was missed: every fault whose error is larger than rounding was detected" in shown(put("fault/late", 1, 1))
 
 
 def test_equivalents_have_their_reason_and_convicted_ones_stand_out() -> None:
@@ -280,7 +280,7 @@ def test_the_command_writes_page_picture_and_table(tmp_path: Path, capsys: pytes
     assert f"{record}: the run was interrupted; 5 of 5 items are known" in said
     assert f"picture: {picture}" in said
     assert markdown_table(run) in said
-    assert "Interrupted. The run has no footer" in spaced_words(page.read_text(encoding="utf-8"))
+    assert "Interrupted. The run is incomplete: it did not finish" in spaced_words(page.read_text(encoding="utf-8"))
     assert "75.0 % of 2 faults detected" in picture.read_text(encoding="utf-8")
 
 

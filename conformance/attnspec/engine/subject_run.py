@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -174,7 +175,8 @@ class SubjectRun:
         known = self._known(trial.check, trial.evaluator.dtype)
         if known is None or not known.case:
             return None
-        tally = trial.put(parsed_case(known.case, known.where))
+        unhurried = replace(trial, longest=math.inf)  # how fast this machine is decides nothing about a listed case
+        tally = unhurried.put(parsed_case(known.case, known.where))
         return tally if tally.failure else None
 
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:

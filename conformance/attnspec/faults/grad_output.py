@@ -55,9 +55,9 @@ _SCALES = (
 )
 
 _DELTA = (
-    _fault("without_delta", "The row's mean of dP is not taken off.", delta=edit.zero),
-    _fault("delta_negated", "The row's mean of dP is added.", delta=times(-1)),
-    _fault("delta_twice", "The row's mean of dP is taken off twice.", delta=times(2)),
+    _fault("without_delta", "The weighted mean of dP in a row, sum(P·dP), is not subtracted.", delta=edit.zero),
+    _fault("delta_negated", "The weighted mean of dP in a row is added, not subtracted.", delta=times(-1)),
+    _fault("delta_twice", "The weighted mean of dP in a row is subtracted twice.", delta=times(2)),
     _fault("delta_of_next_row", "Delta is that of the neighbouring query.", "T > 1", delta=edit.rolled(2)),
     _fault("delta_of_next_head", "Delta is that of the neighbouring head.", "H > 1", delta=edit.rolled(1)),
     _fault("delta_of_output", "Delta is the output times itself.",

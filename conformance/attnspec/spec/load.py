@@ -184,7 +184,8 @@ def _files_of(path: Path) -> list[Path]:
         return [path]
     files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
     if not files:
-        raise SpecError("there is no YAML file in this folder of own clauses.", where=Place(shown(path)))
+        raise SpecError("this folder should hold your own clauses, but there is no YAML file in it.",
+                        where=Place(shown(path)))
     return files
 
 
