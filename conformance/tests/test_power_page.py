@@ -90,7 +90,8 @@ def test_an_escapee_comes_with_its_story_its_reach_and_its_link() -> None:
     assert "unscaled scale f32 1 of 1 seed The division by the root is forgotten. Reached by: any input example/" in (
         spaced_words(missed))
     assert 'href="https://github.com/example/attention/issues/12"' in missed
-    assert "No fault was missed: every fault whose error is larger than rounding was detected" in shown(put("fault/late", 1, 1))
+    found = shown(put("fault/late", 1, 1))
+    assert "No fault was missed: every fault whose error is larger than rounding was detected" in found
 
 
 def test_equivalents_have_their_reason_and_convicted_ones_stand_out() -> None:
