@@ -69,6 +69,12 @@ def sees_one_more(query, key, value, is_causal=False):
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ value
 
+def another_scale(query, key, value, scale=None):
+    """Its scale is a factor beside the usual one."""
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5 * (scale or 1)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
 def tiled(query, key, value, block=64, precision="highest", kernel=np.matmul):
     """Parameters that say nothing of attention."""
     weights = np.exp(kernel(query, key.swapaxes(-1, -2)) / query.shape[-1] ** 0.5)
@@ -153,12 +159,20 @@ def test_a_mask_for_all_heads_is_found_out_with_its_limit() -> None:
     assert form.limits["mask_axes"] == "BTS"
 
 
-def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
+def test_a_flag_that_gives_other_numbers_is_written_in_to_be_judged() -> None:
     form = found("their_numpy:sees_one_more")
+    assert form.keywords == ("causal",)
+    assert form.remarks == (
+        "Its is_causal is handed on as `causal`, but its output is -1.44 where 1.34 is expected, at (3, 0, 1, 0): "
+        "attnspec check says what is wrong. If is_causal means something else, take it out of the adapter.",)
+
+
+def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
+    form = found("their_numpy:another_scale")
     assert form.keywords == ()
     assert form.remarks == (
-        "Its is_causal could not be used as `causal`, so that keyword is left out. Nearest is is_causal=True; but its "
-        "output is -1.44 where 1.34 is expected, at (3, 0, 1, 0).",)
+        "Its scale could not be used as `scale`, so that keyword is left out. Nearest is scale=1 / scale (what the dot "
+        "products are divided by); but its output is -1.62 where -2.28 is expected, at (0, 1, 2, 5).",)
 
 
 def test_a_layer_of_torch_is_found_with_its_matrices() -> None:

@@ -19,7 +19,7 @@ from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
 from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, truth_of
-from attnspec.scaffold.trial_adapter import Attempt, Trier
+from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 Parameters = Mapping[At, Sequence[TheirParameter]]
 
@@ -140,9 +140,25 @@ def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
             posed = problem.but(**{**flag, word.name: value})
             if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
                 return found
-        return form
+        return _with_wrong_flag(form, word, parameters, trier.nearest)
 
     return learn
+
+
+def _with_wrong_flag(form: Form, word: Keyword, parameters: Parameters, nearest: Attempt | None) -> Form:
+    """With a flag that has the keyword's name and changes the output, but not as the keyword does: a check tells why.
+
+    Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
+    """
+    if not (word.hides and word.annotation == "bool") or nearest is None or nearest.step is not Progress.OTHER_NUMBERS:
+        return form
+    tried = nearest.form.passed[-1]
+    is_flag = any(each.name == tried.parameter and isinstance(each.default, bool) for each in parameters[tried.at])
+    if not is_flag or tried.keyword != word.name:
+        return form
+    said = (f"Its {tried.parameter} is handed on as `{word.name}`, but {nearest.against}: attnspec check says what is "
+            f"wrong. If {tried.parameter} means something else, take it out of the adapter.")
+    return replace(form, passed=nearest.form.passed, limits=nearest.form.limits, remarks=(*form.remarks, said))
 
 
 def _pasts(form: Form, parameters: Parameters, trier: Trier) -> Form:
