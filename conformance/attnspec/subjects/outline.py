@@ -95,7 +95,8 @@ def no_function(target: str, name: str, importable: str, where: Place | None) ->
 
 def by_name(file: Path, name: str) -> str:
     """`folder.module:name` for a name of a file, as one imports it from the working directory; else a stand-in."""
-    parts = Path(shown(file)).with_suffix("").parts
+    path, here = file.absolute(), Path.cwd()
+    parts = path.relative_to(here).with_suffix("").parts if path.is_relative_to(here) else ("",)
     return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else SOMEWHERE
 
 

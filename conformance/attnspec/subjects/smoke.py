@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.core.errors import Place, TargetError
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.other_names import listed
 from attnspec.core.rotary import FARTHEST
@@ -143,7 +144,8 @@ def smoke(subject: Subject) -> tuple[SmokeLine, ...]:
         _line(subject, "one query and one key give the value", single, expected=single.value),
         _line(subject, "three queries and keys give finite numbers", small),
         _line(subject, "two queries and four keys give finite numbers", cross),
-        _line(subject, f"every keyword that it takes ({_list(with_all)}) is accepted{_left_alone(subject)}", with_all),
+        _line(subject, f"every keyword that is tried ({_list(with_all)}) is accepted{_left_alone(subject, with_all)}",
+              with_all),
         _line(subject, "the same call again gives the same", small, expected=_quiet(subject, small)),
     )
 
@@ -165,12 +167,14 @@ def _with_keywords(subject: Subject, problem: Problem) -> Problem:
     takes = subject.declaration.keywords
     shape = (problem.sizes.B, problem.sizes.H, problem.sizes.T, problem.sizes.S)
     refuses_both = subject.declaration.conventions.get("mask_with_causal") in ("raises", "undefined")
-    return problem.but(
+    plain = problem.but(
         mask=np.ones(shape, bool) if "mask" in takes and not refuses_both else None,
         bias=np.zeros(shape, problem.query.dtype) if "bias" in takes and not refuses_both else None,
         causal="causal" in takes,
         scale=0.5 if "scale" in takes else None,
         return_weights="return_weights" in takes)
+    full = plain.but(**{name: KEYWORDS[name].sample for name in ("window", "softcap") if name in takes})
+    return plain if subject.refuses(full) else full
 
 
 def _line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
@@ -223,9 +227,11 @@ def rotary_lines(subject: Subject, dtype: DType) -> Iterator[tuple[str, RotaryPr
     yield "the same call again gives the same", counted, _quiet(subject, counted)
 
 
-def _left_alone(subject: Subject) -> str:
-    defaults = subject.declaration.defaults
-    return f"; left at their defaults: {listed(defaults)}" if defaults else ""
+def _left_alone(subject: Subject, tried: Problem) -> str:
+    """The keywords that the subject takes and that are not tried, and the parameters that keep their defaults."""
+    defaults, untried = subject.declaration.defaults, sorted(subject.declaration.keywords - tried.keywords)
+    return "".join([f"; not tried: {', '.join(untried)}" if untried else "",
+                    f"; left at their defaults: {listed(defaults)}" if defaults else ""])
 
 
 def _list(problem: Problem) -> str:
