@@ -43,6 +43,14 @@ def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
             None if window[1] is None else max(window[1] + right, 0))
 
 
+def _over_zero(logits: Array, work: Work) -> Array:
+    """Weights (B,H,T,S); where a window hides keys, a row is divided by its sum even if that is 0."""
+    if work.window is None:
+        return sound.softmax(logits, work)
+    grown = sound.exponentials(logits)
+    return grown / grown.sum(axis=-1, keepdims=True)
+
+
 def _from_first(work: Work) -> Array:
     """(T,S): queries count from the first key, past or not."""
     return sound.near(work.but(start=0))
@@ -170,6 +178,10 @@ FAULTS = (
           staged(near=_only(1)), link="https://github.com/flashinfer-ai/flashinfer/issues/3864"),
     Fault("window_after_softmax", Stage.WINDOW, "Keys outside are cut from the weights, which then do not sum to one.",
           _ANY, staged(near=_everything, weigh=_after_softmax)),
+    Fault("window_hidden_row_nan", Stage.WINDOW,
+          "A row whose window holds no key is divided by its sum, 0, and becomes NaN; zeros are declared.",
+          "a window that ends before the first key or begins behind the last", staged(softmax=_over_zero),
+          link="https://github.com/pytorch/pytorch/issues/103963"),
     Fault("past_window_from_first", Stage.PAST_KEY, "The window is built with row numbers of the chunk.",
           "a past, together with a window", staged(near=_from_first),
           link="https://github.com/trymirai/lalamo/pull/200"),
