@@ -75,6 +75,26 @@ def another_scale(query, key, value, scale=None):
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ value
 
+def parameters_first(params, query, key, value, num_heads, mask=None):
+    """(B,T,M), the matrices in a dict before the arrays."""
+    def split(array):
+        return array.reshape(*array.shape[:2], num_heads, -1).swapaxes(1, 2)
+    q, k, v = split(query @ params["wq"]), split(key @ params["wk"]), split(value @ params["wv"])
+    logits = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    if mask is not None:
+        logits = np.where(mask, logits, -1e9)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    output = weights / weights.sum(-1, keepdims=True) @ v
+    return output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["wo"]
+
+def mask_of_next_entry(query, key, value, mask=None):
+    """Each batch entry heeds the mask of its neighbour."""
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if mask is not None:
+        logits = np.where(np.roll(mask, 1, axis=0), logits, -1e9)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
 def tiled(query, key, value, block=64, precision="highest", kernel=np.matmul):
     """Parameters that say nothing of attention."""
     weights = np.exp(kernel(query, key.swapaxes(-1, -2)) / query.shape[-1] ** 0.5)
@@ -173,6 +193,22 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
     assert form.remarks == (
         "Its scale could not be used as `scale`, so that keyword is left out. Nearest is scale=1 / scale (what the dot "
         "products are divided by); but its output is -1.62 where -2.28 is expected, at (0, 1, 2, 5).",)
+
+
+def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
+    form = found("their_numpy:parameters_first")
+    assert form.names == ("query", "key", "value")
+    assert form.keywords == ("mask",)
+
+
+def test_a_keyword_that_gives_other_numbers_is_asked_for_by_the_printed_commands() -> None:
+    subject = "their_numpy/mask_of_next_entry"
+    told = CliRunner().invoke(init, ["their_numpy:mask_of_next_entry"], standalone_mode=False).output
+    assert ("mask: a parameter of that name changes the output in another way than the keyword. It may be wrong, and "
+            "is not judged: --must-take lets a check fail for it. If it means something else, leave that option "
+            "out.") in told
+    assert f"Next: attnspec check {subject} --implementations implementations --must-take mask" in told
+    assert f'gate("{subject}", implementations="implementations", must_take="mask")' in told
 
 
 def test_a_layer_of_torch_is_found_with_its_matrices() -> None:

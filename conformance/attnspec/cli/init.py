@@ -47,14 +47,20 @@ def init(target: str, into: Path, **there: Given) -> int:
         click.echo(f"{'note' if sentence in written.remarks else 'found'}: {visible(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
     named = {name: there[name] for name in ("python", "host") if there[name]}
+    if written.unread:
+        named["must_take"] = " ".join(written.unread)
     click.echo("\n".join(_next(f"{folder.name}/{written.name}", into, named)))
     return CONFORMS
 
 
-def _next(subject: str, into: Path, there: Mapping[str, str]) -> Iterator[str]:
-    """How it is judged; there: where it lives, if an option says so."""
-    options = "".join(f" --{name} {shlex.quote(told)}" for name, told in there.items())
-    arguments = "".join(f', {name}="{told}"' for name, told in there.items())
+def _next(subject: str, into: Path, named: Mapping[str, str]) -> Iterator[str]:
+    """How it is judged; named: options, such as where it lives."""
+    options = "".join(f" --{name.replace('_', '-')} {shlex.quote(told)}" for name, told in named.items())
+    arguments = "".join(f', {name}="{told}"' for name, told in named.items())
+    if unread := named.get("must_take"):
+        yield (f"{unread.replace(' ', ', ')}: a parameter of that name changes the output in another way than the "
+               "keyword. It may be wrong, and is not judged: --must-take lets a check fail for it. If it means "
+               "something else, leave that option out.")
     yield f"Next: attnspec check {subject} --implementations {into}{options}"
     yield f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}"{arguments})'
 

@@ -48,7 +48,8 @@ def _over_zero(logits: Array, work: Work) -> Array:
     if work.window is None:
         return sound.softmax(logits, work)
     grown = sound.exponentials(logits)
-    return grown / grown.sum(axis=-1, keepdims=True)
+    divided: Array = grown / grown.sum(axis=-1, keepdims=True)
+    return divided
 
 
 def _from_first(work: Work) -> Array:

@@ -29,6 +29,7 @@ class Written:
     """An adapter, and its manifest in two parts (of the library, of the subject), as texts.
 
     found: what was found out, a sentence each; remarks: what of it whoever judges the subject should know.
+    unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
     """
 
     library: str
@@ -38,6 +39,7 @@ class Written:
     subject: str
     found: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def acquaint(target: str, surroundings: Surroundings) -> Written:
@@ -52,7 +54,8 @@ def acquaint(target: str, surroundings: Surroundings) -> Written:
         if rotary.is_rotary(callee := there.examined(target)):
             return _of_rotary(callee, there)
         form = form_of(target, trier)
-        return Written(*names_of(form), source(form), head(form), entry(form, trier), tuple(told(form)), form.remarks)
+        return Written(*names_of(form), source(form), head(form), entry(form, trier), tuple(told(form)), form.remarks,
+                       form.unread)
     finally:
         client.close()
 

@@ -89,6 +89,7 @@ class Form:
     default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as in the manifest.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.
+    unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
     """
 
     target: str
@@ -113,6 +114,7 @@ class Form:
     left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     cache: str = ""
+    unread: tuple[str, ...] = ()
 
     @property
     def module(self) -> str:

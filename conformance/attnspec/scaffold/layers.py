@@ -178,10 +178,12 @@ def tree_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
         form = Form(callee.target, Kind.LAYER, CallableKind.TREE, lift)
         tree = tree_of(known, roots, _given_to_initialisers(form), trier.there)
         rest = tuple(each for each in parameters if each.name not in roots)
-        first = () if parameters[0].name in array_names(rest) else array_names(rest)[:1]
+        names = array_names(rest)
+        behind = () if parameters[0].name in names else names  # what comes first there are the parameters
         if tree is not None:
             for called in _calls(form, rest):
-                yield from _over(replace(called, names=called.names or first), tree)
+                given = called.names or behind[:len(called.arrangement.arguments)]
+                yield from _over(replace(called, names=given), tree)
 
 
 def _over(form: Form, tree: Tree) -> Iterator[Form]:

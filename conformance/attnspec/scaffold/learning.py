@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keyword import Keyword, Saying
-from attnspec.core.keywords import AXES, KEYWORDS
+from attnspec.core.keywords import AXES, KEYWORDS, OFF
 from attnspec.core.nouns import Kind
 from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.caches import divided
@@ -44,8 +44,10 @@ def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
         form = learn(form, parameters, trier)
         nearest[keyword] = trier.nearest
     form = stepping(form, tuple(parameters[At.CALL]), trier)
-    said = (_not_understood(form, keyword, parameters, attempt) for keyword, attempt in nearest.items() if attempt)
-    return replace(form, remarks=(*form.remarks, *filter(None, said)))
+    said = {keyword: words for keyword, attempt in nearest.items()
+            if attempt and (words := _not_understood(form, keyword, parameters, attempt))}
+    unread = (each for each in said if (near := nearest[each]) and near.step is Progress.OTHER_NUMBERS and each in OFF)
+    return replace(form, remarks=(*form.remarks, *said.values()), unread=tuple(unread))
 
 
 def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
