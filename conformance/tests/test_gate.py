@@ -304,7 +304,8 @@ test_it = gate("scratch/mine.py:attend", clauses=["attention.shape"], dtypes=["f
 
 @pytest.mark.parametrize(("options", "says"), [
     ('effort="quik"', "E   attnspec.core.errors.UsageError: 'quik' is not a known effort. Did you mean 'quick'?"),
-    ('baseline="knwon.yaml"', "E   attnspec.core.errors.UsageError: knwon.yaml: ")])
+    ('baseline="knwon.yaml"', "E   attnspec.core.errors.UsageError: knwon.yaml: there is no such file. attnspec "
+                               "check TARGET --baseline FILE makes one.")])
 def test_a_mistake_in_a_gate_is_told_without_a_stack(tmp_path: Path, options: str, says: str) -> None:
     out = pytest_run(tmp_path, f"from attnspec import gate\ntest_it = gate('numpy/attention', {options})\n").stdout
     assert says in out

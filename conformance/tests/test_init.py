@@ -216,7 +216,7 @@ def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
     assert form.arrangement.is_one
     assert ["".join(path) for path in form.state or ()] == [".qkv.weight", ".qkv.bias", ".proj.weight", ".proj.bias"]
     assert form.parameter("mask") == "mask"
-    limits = next(line for line in entry(form, trier).splitlines() if "limits" in line)
+    limits = next(line for line in entry(form, learned_of(form, trier)).splitlines() if "limits" in line)
     assert limits.strip() == (
         "limits: {self_attention_only: true, ties_value_width: true, grouped: false, ties_model_width: true}")
 
@@ -269,6 +269,8 @@ def test_init_writes_what_check_can_judge_and_overwrites_nothing(here: Path) -> 
     first = CliRunner().invoke(init, ["their_numpy:attend_bthd"], standalone_mode=False)
     second = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)
     assert (first.exception, second.exception) == (None, None)
+    assert ("found: Where libraries differ, the manifest declares what it does: hidden_row: uniform, "
+            "causal_alignment: top_left, mask_with_causal: both. Correct there what is a mistake.") in first.output
     assert first.output.splitlines()[-2:] == [
         "Next: attnspec check their_numpy/attend_bthd --implementations implementations",
         'In a test file: test_attention = attnspec.gate("their_numpy/attend_bthd", implementations="implementations")']

@@ -24,7 +24,7 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.scaffold.acquaint import HURRIED, Written
 from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.lookup import TheirParameter
-from attnspec.scaffold.manifest import entry, head, names_of
+from attnspec.scaffold.manifest import entry, head, learned_of, names_of
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -152,7 +152,8 @@ def written(target: str, implementations: Path) -> tuple[Form, Subject]:
     """The adapter and the manifest as `init` writes them, loaded as `check` does."""
     form, trier = found(target)
     library, name = f"{names_of(form)[0]}_own", names_of(form)[1]
-    write(implementations / library, Written(library, name, source(form), head(form), entry(form, trier)))
+    subject = entry(form, learned_of(form, trier))
+    write(implementations / library, Written(library, name, source(form), head(form), subject))
     importlib.invalidate_caches()
     return form, load(f"{library}/{name}", folders=[implementations])
 

@@ -11,7 +11,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.scaffold import rotary
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.manifest import entry, head, names_of
+from attnspec.scaffold.manifest import entry, head, learned_of, names_of, told_conventions
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -54,8 +54,10 @@ def acquaint(target: str, surroundings: Surroundings) -> Written:
         if rotary.is_rotary(callee := there.examined(target)):
             return _of_rotary(callee, there)
         form = form_of(target, trier)
-        return Written(*names_of(form), source(form), head(form), entry(form, trier), tuple(told(form)), form.remarks,
-                       form.unread)
+        learned = learned_of(form, trier)
+        found = (*told(form), *told_conventions(learned))
+        texts = source(form), head(form), entry(form, learned)
+        return Written(*names_of(form), *texts, found, form.remarks, form.unread)
     finally:
         client.close()
 

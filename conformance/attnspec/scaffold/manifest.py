@@ -37,6 +37,12 @@ class Learned:
     limits: Limited
     flushing: tuple[DType, ...]
 
+    @property
+    def conventions(self) -> Mapping[str, str]:
+        """Those that the manifest declares."""
+        return {name: answer for name, answer in self.probed.items()
+                if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
+
 
 def names_of(form: Form) -> tuple[str, str]:
     """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
@@ -52,9 +58,16 @@ def head(form: Form) -> str:
     return "\n".join([f"library: {names_of(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
 
 
-def entry(form: Form, trier: Trier) -> str:
-    """The part that speaks of the subject. The adapter itself is asked."""
-    return "\n".join(_entry(form, learned_of(form, trier))) + "\n"
+def entry(form: Form, learned: Learned) -> str:
+    """The part that speaks of the subject."""
+    return "\n".join(_entry(form, learned)) + "\n"
+
+
+def told_conventions(learned: Learned) -> tuple[str, ...]:
+    """What it does where libraries differ: it is held to that, also where it is a mistake."""
+    told = _pairs(learned.conventions)
+    return (f"Where libraries differ, the manifest declares what it does: {told}. Correct there what is a mistake.",
+            ) if told else ()
 
 
 def learned_of(form: Form, trier: Trier) -> Learned:
@@ -117,9 +130,7 @@ def _entry(form: Form, learned: Learned) -> Iterator[str]:
     yield f"    dtypes: [{', '.join(dtype.value for dtype in learned.dtypes)}]"
     yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _claims(form, learned)) else ())
     yield from ((f"    limits: {{{_pairs(learned.limits)}}}",) if learned.limits else ())
-    conventions = {name: answer for name, answer in learned.probed.items()
-                   if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
-    yield from ((f"    conventions: {{{_pairs(conventions)}}}",) if conventions else ())
+    yield from ((f"    conventions: {{{_pairs(learned.conventions)}}}",) if learned.conventions else ())
     yield from (("    precision:",) if learned.flushing else ())
     yield from (f"      {dtype.value}: {{flushes_subnormals: true, reason: {_FLUSHED}}}" for dtype in learned.flushing)
     yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())

@@ -20,7 +20,7 @@ from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import load_yaml
+from attnspec.spec.yaml_lines import load_yaml, shown
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.known_conventions import KnownConvention, conventions_after, read_known_conventions
 from attnspec.subjects.registry import findings_of
@@ -90,6 +90,9 @@ def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
 
 
 def _fields(path: Path) -> Fields:
+    if not path.exists():
+        raise UsageError("there is no such file. attnspec check TARGET --baseline FILE makes one.",
+                         where=Place(shown(path)))
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
     fields.only(("known", "conventions"))
     return fields
