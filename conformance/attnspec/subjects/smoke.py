@@ -173,7 +173,8 @@ def _with_keywords(subject: Subject, problem: Problem) -> Problem:
         causal="causal" in takes,
         scale=0.5 if "scale" in takes else None,
         return_weights="return_weights" in takes)
-    full = plain.but(**{name: KEYWORDS[name].sample for name in ("window", "softcap") if name in takes})
+    full = plain.but(**{name: word.sample for name, word in KEYWORDS.items()
+                        if name in takes and word.sample is not None and not word.pool})
     return plain if subject.refuses(full) else full
 
 
