@@ -53,5 +53,5 @@ def _stretches(places: list[int]) -> Iterator[tuple[int, int]]:
 
 
 @lru_cache(maxsize=8)
-def _embedding(width: int, base: float, dtype: Any = None) -> Any:  # noqa: ANN401, ARG001  (a module; one for each dtype)
+def _embedding(width: int, base: float, _dtype: Any = None) -> Any:  # noqa: ANN401  (a module, one for each dtype)
     return RotaryEmbedding(width, theta=base)

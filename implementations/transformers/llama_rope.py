@@ -20,7 +20,7 @@ def rotate(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
 
 
 def in_autocast(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
-    """The same in mixed precision, where products of matrices are bfloat16 unless a module sees to it that they are not."""
+    """The same in mixed precision: products of matrices are bfloat16 unless a module sees to it that they are not."""
     with torch.autocast("cpu", torch.bfloat16):
         return rotate(x, positions, base=base)
 
