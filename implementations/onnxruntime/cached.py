@@ -89,7 +89,7 @@ def behind_past(query: Array, key: Array, value: Array, *, bias: Array = None, m
 
 @lru_cache(maxsize=1)
 def _is_always_causal() -> bool:
-    """Whether GroupQueryAttention has no causal flag yet: releases before 1.31 know no other attention."""
+    """Whether GroupQueryAttention has no causal flag yet: releases before 1.30 know no other attention."""
     known = {schema.name: schema for schema in get_all_operator_schema()}
     return "causal" not in known["GroupQueryAttention"].attributes
 
