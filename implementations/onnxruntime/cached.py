@@ -7,6 +7,7 @@ from typing import Any, Optional, Tuple
 
 import numpy as np
 from onnx import TensorProto, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from ..onnx.model import DTYPES, IR_VERSION, PASTS, PRESENTS, heads_apart, heads_side_by_side
 from .attention import session
@@ -60,9 +61,9 @@ def group_query_attention(query: Array, key: Array, value: Array, *, bias: Array
               "seqlens_k": (lengths - 1).astype(np.int32), "total_sequence_length": np.array([total], np.int32)}
     flat = _flat(*(_widened(array, width) for array in (query, key, value)))
     reach = window[0] if window is not None and window[0] is not None else -2
-    output = _answer("GroupQueryAttention", {**flat, **inputs}, heads, kv_num_heads=key.shape[1], causal=int(causal),
-                     softcap=_float(softcap), scale=_float(1 / np.sqrt(D) if scale is None else scale),
-                     local_window_size=reach + 1)
+    output = _answer("GroupQueryAttention", {**flat, **inputs}, heads, kv_num_heads=key.shape[1],
+                     causal=None if causal and _is_always_causal() else int(causal), softcap=_float(softcap),
+                     scale=_float(1 / np.sqrt(D) if scale is None else scale), local_window_size=reach + 1)
     return output[..., :D]
 
 
@@ -86,6 +87,13 @@ def behind_past(query: Array, key: Array, value: Array, *, bias: Array = None, m
                                  past_key=past_key, past_value=past_value)
 
 
+@lru_cache(maxsize=1)
+def _is_always_causal() -> bool:
+    """Whether GroupQueryAttention has no causal flag yet: releases before 1.30 know no other attention."""
+    known = {schema.name: schema for schema in get_all_operator_schema()}
+    return "causal" not in known["GroupQueryAttention"].attributes
+
+
 def _widened(array: Array | None, width: int) -> Array | None:
     return None if array is None else np.pad(array, [(0, 0)] * 3 + [(0, width - array.shape[3])])
 
@@ -103,7 +111,9 @@ def _float(number: float | None) -> float | None:
 def _answer(operator: str, inputs: dict[str, Array | None], heads: int, **attributes: Any) -> Array:  # noqa: ANN401  (an operator's)
     """The operator's first output (B,H,T,Dv); attributes that are None are left out."""
     fed = {name: array for name, array in inputs.items() if array is not None}
-    names = tuple(name if name in fed else "" for name in PLACES[operator])
+    places = PLACES[operator]
+    last = max(place for place, name in enumerate(places) if name in fed)
+    names = tuple(name if name in fed else "" for name in places[:last + 1])
     given = {"num_heads": heads, **{name: value for name, value in attributes.items() if value is not None}}
     run = _session(operator, names, str(fed["query"].dtype), tuple(given.items()))
     return heads_apart(run.run(None, fed)[0], heads)

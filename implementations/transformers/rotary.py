@@ -1,24 +1,17 @@
-"""Rotary embeddings of five models, each with its own module of cos and sin and its own function that applies them."""
+"""Rotary embeddings of four models, each with its own module of cos and sin and its own function that applies them."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-from transformers import CohereConfig, GlmConfig, GPTNeoXConfig, LlamaConfig
+from transformers import CohereConfig, GlmConfig, GPTNeoXConfig
 from transformers.models.cohere import modeling_cohere as cohere
 from transformers.models.glm import modeling_glm as glm
 from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
 from transformers.models.gptj import modeling_gptj as gptj
-from transformers.models.llama import modeling_llama as llama
 
 Tensor = Any  # torch is not seen by mypy
-
-
-def llama_rope(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
-    """Turn x (B,H,T,D) at positions (B,T) to (B,H,T,D)."""
-    cos, sin = _llama(x.shape[-1], base)(x, positions)
-    return llama.apply_rotary_pos_emb(x, x, cos, sin)[0]
 
 
 def gpt_neox_rope(x: Tensor, positions: Tensor, *, base: float = 10000.0, rotary_width: int | None = None) -> Tensor:
@@ -46,12 +39,6 @@ def gptj_rope(x: Tensor, positions: Tensor) -> Tensor:
     table = _table(2 ** (int(positions.max()) + 1).bit_length(), x.shape[-1]).to(x.dtype)
     sin, cos = table[positions.long()].chunk(2, dim=-1)
     return gptj.apply_rotary_pos_emb(x.transpose(1, 2), sin, cos).transpose(1, 2)
-
-
-@lru_cache(maxsize=8)
-def _llama(width: int, base: float) -> Tensor:
-    parameters = {"rope_type": "default", "rope_theta": base}
-    return llama.LlamaRotaryEmbedding(LlamaConfig(head_dim=width, rope_parameters=parameters))
 
 
 @lru_cache(maxsize=8)
