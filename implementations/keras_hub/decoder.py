@@ -51,12 +51,15 @@ class _Wanted(NamedTuple):
 
 def _called(new: tuple[Array, Array, Array], cache: Cache | None, params: Params, heads: int,
             wanted: _Wanted) -> tuple[tuple[Array, ...], Cache]:
-    (query, key, value), T = new, new[0].shape[1]
+    query, key, value = new
     both, taken = cache or Cache(_empty(query, params, heads), 0)
-    seen = _visible(wanted.mask, taken, T, causal=wanted.causal)
-    *output, both = _filled(query, params, heads)(query, value, key, attention_mask=seen, cache=both,
-                                                  cache_update_index=taken, return_attention_scores=wanted.weights)
-    return tuple(output), Cache(both, taken + T)
+    end = taken + key.shape[1]
+    places = taken + ops.arange(query.shape[1])
+    last = ops.minimum(places if wanted.causal else places + end, end - 1)
+    *output, both = _filled(query, params, heads)(
+        query, value, key, attention_mask=_seen(last, wanted.mask), cache=both, cache_update_index=taken,
+        return_attention_scores=wanted.weights)
+    return tuple(output), Cache(both, end)
 
 
 def _empty(query: Array, params: Params, heads: int) -> Array:
@@ -64,9 +67,10 @@ def _empty(query: Array, params: Params, heads: int) -> Array:
     return ops.zeros((query.shape[0], 2, SLOTS, heads, width), dtype=keras.backend.standardize_dtype(query.dtype))
 
 
-def _visible(mask: Array, taken: int, T: int, *, causal: bool) -> Array:
-    """(1,1,T,SLOTS), or (B,H,T,SLOTS) with a mask: causal as `compute_causal_mask` of KerasHub's decoders makes it."""
-    last = taken + ops.arange(T) if causal else ops.full((T,), taken + T - 1, dtype="int32")
+def _seen(last: Array, mask: Array) -> Array:
+    """(1,1,T,SLOTS), or (B,H,T,SLOTS) with a mask: the slots up to the last one that each query sees, as
+    `compute_causal_mask` of KerasHub's decoders counts them.
+    """
     shown = (ops.expand_dims(last, 1) >= ops.arange(SLOTS))[None, None]
     if mask is None:
         return shown

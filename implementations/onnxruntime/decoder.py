@@ -66,10 +66,10 @@ def group_query(query: Array, key: Array, value: Array, cache: Cache, *, mask: A
                 sinks: Array = None) -> tuple[Array, Cache]:
     """GroupQueryAttention of (B,H,T,D), whose chunks may have several tokens of several entries (`query_seqlens`)."""
     del mask, causal  # declared: a mask arrives as bias, and every call is causal
-    (_B, H, _T, D), width = query.shape, -(-query.shape[3] // 8) * 8
+    (_, H, _, D), width = query.shape, -(-query.shape[3] // 8) * 8
     past = cache or (_widened(key[:, :, :0], width), _widened(value[:, :, :0], width))
-    inputs = {**_fed(query, key, value, bias, sinks, past[0].shape[2]), "past_key": past[0], "past_value": past[1]}
-    run = _session(tuple(inputs), str(query.dtype), _attributes(H, key.shape[1], D, scale, softcap, window))
+    inputs = {**_fed(query, key, value, past[0].shape[2], bias=bias, sinks=sinks), **dict(zip(PASTS, past))}
+    run = _session(tuple(inputs), str(query.dtype), _attributes(query, key, scale, softcap, window))
     output, *present = run.run(None, inputs)
     return heads_apart(output, H)[..., :D], (present[0], present[1])
 
@@ -79,10 +79,10 @@ def group_query_buffer(query: Array, key: Array, value: Array, cache: Buffer | N
                        window: Window = None, sinks: Array = None) -> tuple[Array, Buffer]:
     """The same with a buffer that is past and present at once."""
     del mask, causal  # declared: a mask arrives as bias, and every call is causal
-    (_B, H, T, D), width = query.shape, -(-query.shape[3] // 8) * 8
+    (_, H, T, D), width = query.shape, -(-query.shape[3] // 8) * 8
     held = cache or Buffer(_zeros(key, width), _zeros(value, width), 0)
-    inputs = _fed(query, key, value, bias, sinks, held.taken)
-    run = _session((*inputs, *PASTS), str(query.dtype), _attributes(H, key.shape[1], D, scale, softcap, window))
+    inputs = _fed(query, key, value, held.taken, bias=bias, sinks=sinks)
+    run = _session((*inputs, *PASTS), str(query.dtype), _attributes(query, key, scale, softcap, window))
     bound = run.io_binding()
     for name, array in inputs.items():
         bound.bind_cpu_input(name, array)
@@ -99,7 +99,7 @@ def _zeros(new: Array, width: int) -> Any:  # noqa: ANN401  (an OrtValue)
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros((*new.shape[:2], SLOTS, width), new.dtype))
 
 
-def _fed(query: Array, key: Array, value: Array, bias: Array, sinks: Array, past: int) -> dict[str, Array]:
+def _fed(query: Array, key: Array, value: Array, past: int, *, bias: Array, sinks: Array) -> dict[str, Array]:
     """All inputs but the past. Heads narrower than a multiple of 8 get zeros beside them."""
     (B, _, T, D), total = query.shape, past + query.shape[2]
     named = {"query": query, "key": key, "value": value}
@@ -117,11 +117,11 @@ def _widened(array: Array, width: int) -> Array:
     return np.pad(array, [(0, 0)] * 3 + [(0, width - array.shape[3])])
 
 
-def _attributes(heads: int, kv_heads: int, D: int, scale: float | None, softcap: float | None,
-                window: Window) -> Attributes:
+def _attributes(query: Array, key: Array, scale: float | None, softcap: float | None, window: Window) -> Attributes:
     """The scale is told, since heads may be padded. The window includes the query's own place."""
     reach = window[0] if window is not None and window[0] is not None else -2
-    given = {"num_heads": heads, "kv_num_heads": kv_heads, "scale": float(1 / np.sqrt(D) if scale is None else scale),
+    given = {"num_heads": query.shape[1], "kv_num_heads": key.shape[1],
+             "scale": float(1 / np.sqrt(query.shape[3]) if scale is None else scale),
              "softcap": None if softcap is None else float(softcap), "local_window_size": reach + 1}
     return tuple((name, value) for name, value in given.items() if value is not None)
 

@@ -1,8 +1,8 @@
 """The attention modules of LLaMA, Mistral and Gemma 2 with given parameters, eager and in evaluation, nothing rotated.
 
-They attend to their own input. So the model is at least three times as wide as asked for, and a multiple of the number of
-heads, as a config has to be: query, key and value stand side by side in its columns, each projection reads its own, and
-the output is written to the first.
+They attend to their own input. So the model is at least three times as wide as asked for, and a multiple of the number
+of heads, as a config has to be: query, key and value stand side by side in its columns, each projection reads its own,
+and the output is written to the first.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _empty(kind: str, M: int, heads: int, kv_heads: int, head_dim: int, *, softc
     """All parameters zero. What only one kind knows, the others keep and do not read."""
     config, attention = KINDS[kind]
     module = attention(config(
-        hidden_size=-(-3 * M // heads) * heads, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
-        query_pre_attn_scalar=head_dim, attn_logit_softcapping=softcap, attention_bias=True,
+        hidden_size=-(-3 * M // heads) * heads, num_attention_heads=heads, num_key_value_heads=kv_heads,
+        head_dim=head_dim, query_pre_attn_scalar=head_dim, attn_logit_softcapping=softcap, attention_bias=True,
         attn_implementation="eager"), layer_idx=0).to(dtype).eval()
     for parameter in module.parameters():
         torch.nn.init.zeros_(parameter)

@@ -1,7 +1,7 @@
 """`x_transformers.Attention` as a decoder: the intermediates that a call returns are the cache of the next one.
 
-It attends to its own input. So the model is three times as wide as asked for: query, key and value stand side by side in
-its columns, each projection reads its third, and the output is written to the first.
+It attends to its own input. So the model is three times as wide as asked for: query, key and value stand side by side
+in its columns, each projection reads its third, and the output is written to the first.
 """
 
 from __future__ import annotations
