@@ -80,6 +80,10 @@ class Menu:
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
             {name: value for name, value in values.items() if name in features})
 
+    def shape(self, choices: bytes) -> Sizes:
+        """The shape that these bytes choose, as it was dealt: nothing is fitted to it yet."""
+        return _pick(self.weighted, choices[0])
+
     @property
     def valued(self) -> tuple[str, ...]:
         """What takes a byte for its value only where it may be in use: other subjects' cases stay what they were."""

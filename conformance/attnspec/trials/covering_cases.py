@@ -98,8 +98,7 @@ def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
 def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     """The bytes that make the same case of a menu that offers these shapes and more."""
     # the first byte chooses the shape, and what follows means the same in both menus
-    sizes = menu.recipe(*choices).sizes
-    shape = byte_for(wider.weighted.index(sizes), len(wider.weighted))
+    shape = byte_for(wider.weighted.index(menu.shape(choices[0])), len(wider.weighted))
     return bytes([shape, *choices[0][1:]]), *choices[1:]
 
 

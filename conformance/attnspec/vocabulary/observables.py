@@ -255,7 +255,7 @@ def settled_rows(scene: Scene, run: str) -> Array:
     is_fixed = bool(answers) and answers <= {"zeros", "nan"}
     sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
     has_one_input = scene.subject.declaration.limits.self_attention_only
-    own = [_finite_places(part)[:, None] if has_one_input else True for part in posed.parts]
+    own = [_finite_places(part)[:, None, -part.query.shape[-2]:] if has_one_input else True for part in posed.parts]
     are_zeros = scene.conventions.get("beyond_length") == "zeros"
     within = [queries_within(part)[:, None] for part in posed.parts]
     settled = [np.where(asked, (rows | is_fixed) & finite, are_zeros)[..., None]
