@@ -164,6 +164,7 @@ _MANY = "S > 16, the largest logit not in the first block"
 _RESCALES = {
     "blocks_sum_not_rescaled": Online(sum_factor=_never),
     "blocks_output_not_rescaled": Online(output_factor=_never),
+    "blocks_never_rescaled": Online(sum_factor=_never, output_factor=_never),
     "blocks_rescaled_once": Online(sum_factor=_first_time, output_factor=_first_time),
     "blocks_sum_of_last": Online(sum_factor=_forgotten)}
 _OTHER_SIZES = (32, 64, 128)
@@ -173,6 +174,9 @@ FAULTS = (
           staged(softmax=_RESCALES["blocks_sum_not_rescaled"])),
     Fault("blocks_output_not_rescaled", Stage.BLOCKS, "The running output is not rescaled when the maximum rises.",
           _MANY, staged(softmax=_RESCALES["blocks_output_not_rescaled"])),
+    Fault("blocks_never_rescaled", Stage.BLOCKS,
+          "Neither the running sum nor the running output is rescaled when the maximum rises.",
+          _MANY, staged(softmax=_RESCALES["blocks_never_rescaled"])),
     Fault("blocks_rescaled_once", Stage.BLOCKS, "Running sum and output are rescaled at the second block only.",
           "S > 32, the largest logit beyond the second block",
           staged(softmax=_RESCALES["blocks_rescaled_once"])),
