@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import math
+from collections import Counter
 from dataclasses import replace
 
+import click
 import pytest
 from attnspec.cli import baseline, progress
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.digest import Digest
 from attnspec.cli.progress import Live, Plain
+from attnspec.cli.wording import applied
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
@@ -677,3 +680,9 @@ def test_a_terminal_shows_failures_and_their_cause_while_the_run_goes_on() -> No
 
 def test_a_short_run_is_silent_in_a_pipe_until_its_end() -> None:
     assert plain(*(failed(f"a.{number}") for number in range(9))) == []
+
+
+def test_what_was_not_run_is_no_part_of_what_applies() -> None:
+    told = click.unstyle(applied(Counter({"held": 3, "inapplicable": 2, "not run": 348})))
+    assert told == "3 of 3 applicable items held, 348 not run"
+    assert click.unstyle(applied(Counter({"inapplicable": 2, "not run": 5}))) == "2 inapplicable, 5 not run"

@@ -30,11 +30,15 @@ def counted(counts: Counter[str]) -> str:
 
 
 def applied(counts: Counter[str]) -> str:
-    """`60 of 62 applicable items held, 2 violated`: a share of what applies; as `counted` where nothing was judged."""
+    """`60 of 62 applicable items held, 2 violated`: a share of what applies; as `counted` where nothing was judged.
+
+    Whether what was not run applies, nobody knows, so that it is no part of the 62.
+    """
     left = counts - Counter({_INAPPLICABLE: counts[_INAPPLICABLE]})
-    if left.total() == counts[_NOT_RUN]:
+    tried = left.total() - counts[_NOT_RUN]
+    if not tried:
         return counted(counts)
-    share = f"{counts[_HELD]} of {plural(left.total(), 'applicable item')} {_HELD}"
+    share = f"{counts[_HELD]} of {plural(tried, 'applicable item')} {_HELD}"
     held = _coloured(share, _HELD if counts[_HELD] else _NOT_RUN)
     del left[_HELD]
     return f"{held}, {counted(left)}" if left else held
