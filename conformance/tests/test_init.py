@@ -201,7 +201,7 @@ def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
     assert form.keywords == ("mask",)
 
 
-def test_a_keyword_that_gives_other_numbers_is_asked_for_by_the_printed_commands() -> None:
+def test_printed_commands_ask_for_a_keyword_that_gives_other_numbers() -> None:
     subject = "their_numpy/mask_of_next_entry"
     told = CliRunner().invoke(init, ["their_numpy:mask_of_next_entry"], standalone_mode=False).output
     assert ("mask: a parameter of that name changes the output in another way than the keyword. It may be wrong, and "

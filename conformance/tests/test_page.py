@@ -147,7 +147,7 @@ def test_a_run_without_footer_is_called_interrupted() -> None:
     page = words(render([record]))
     assert "The run was interrupted" in page
     assert "? was judged in part" in page
-    assert "4 of 5 items have no verdict, 1 of them running when the record ends" in page
+    assert "4 of 5 items have no verdict; 1 of these still ran when the record ends" in page
     assert "lib/attend core.rows float16" in page
 
 
