@@ -132,8 +132,15 @@ def _of_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def _uncounted(digest: Digest, outcomes: Sequence[Outcome]) -> str:
-    listed = few([_name(digest, outcome) for outcome in outcomes], _ROOM - len(_UNCOUNTED))
+    listed = few([_advised(digest, outcome) for outcome in outcomes], _ROOM - len(_UNCOUNTED))
     return f"{listed} ({_UNCOUNTED}-v shows {_them(outcomes)})"
+
+
+def _advised(digest: Digest, outcome: Outcome) -> str:
+    """A recommendation by name; of the convention of a single subject, what it does."""
+    seen = outcome.evidence.sentence if outcome.evidence else ""
+    does = seen.partition(";")[0] if is_other_convention(outcome) and len(digest.subjects) == 1 else ""
+    return does or _name(digest, outcome)
 
 
 def _name(digest: Digest, outcome: Outcome) -> str:
