@@ -152,7 +152,8 @@ def _with_wrong_flag(form: Form, word: Keyword, parameters: Parameters, nearest:
 
     Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
     """
-    if not (word.hides and word.annotation == "bool") or nearest is None or nearest.step is not Progress.OTHER_NUMBERS:
+    is_near = nearest is not None and nearest.step is Progress.OTHER_NUMBERS and bool(nearest.form.passed)
+    if nearest is None or not is_near or word.annotation != "bool" or not word.hides:
         return form
     tried = nearest.form.passed[-1]
     is_flag = any(each.name == tried.parameter and isinstance(each.default, bool) for each in parameters[tried.at])
