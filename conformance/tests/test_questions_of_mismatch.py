@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType
 from attnspec.faults.staged import attention
 from attnspec.faults.work import Answer, HandedOver
+from attnspec.questions.asker import Asker, NotAsked
 from attnspec.questions.mismatch import MISMATCH_QUESTIONS
+from attnspec.subjects.registry import load
 from helpers.liars import Liar, answers_to, everywhere, found, liar_subject, sound, steps
 
 NAMES = [question.name for question in MISMATCH_QUESTIONS]
@@ -58,3 +61,10 @@ def test_attention_to_its_own_input_is_not_asked() -> None:
     limited = replace(subject.declaration, limits=Limits(self_attention_only=True))
     asked = steps(replace(subject, declaration=limited))
     assert [asked[name].take() for name in NAMES] == [None] * len(NAMES)
+
+
+def test_pages_have_no_batch_axis_to_be_longer() -> None:
+    paged = load("numpy/paged")
+    question = next(each for each in MISMATCH_QUESTIONS if each.name == "mismatch.batch")
+    with pytest.raises(NotAsked, match="keys and values in pages have no batch axis"):
+        question.ask(Asker(paged, DType.FLOAT32))
