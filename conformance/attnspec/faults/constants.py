@@ -64,7 +64,7 @@ def _overflowing(logits: Array, work: Work) -> Array:
     return logits
 
 
-def _over_zero(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def over_zero(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
     """Exponentials (B,H,T,S) divided by their row's sum, even where that is 0."""
     grown = sound.exponentials(logits)
     return grown / grown.sum(axis=-1, keepdims=True)
@@ -123,7 +123,7 @@ FAULTS = (
           link="https://github.com/NVIDIA-NeMo/Automodel/pull/2658"),
     Fault("hidden_row_nan", Stage.MASK,
           "A fully masked row is divided by its sum, 0, and becomes NaN; zeros are declared.",
-          "a fully masked row", staged(softmax=_over_zero), link="https://github.com/pytorch/pytorch/issues/103963"),
+          "a fully masked row", staged(softmax=over_zero), link="https://github.com/pytorch/pytorch/issues/103963"),
     Fault("hidden_row_uniform", Stage.MASK, "A fully masked row attends to all keys, while zeros are declared.",
           "a fully masked row", staged(weigh=_uniform_if_hidden), link="https://github.com/NVIDIA/apex/pull/1444"),
     Fault("hidden_row_first_key", Stage.MASK, "A fully masked row attends to the first key, to avoid NaN.",

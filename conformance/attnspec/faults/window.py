@@ -10,6 +10,7 @@ from attnspec.core.keywords import Window
 from attnspec.core.nouns import Kind
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
+from attnspec.faults.constants import over_zero
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.staged import staged
@@ -43,13 +44,9 @@ def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
             None if window[1] is None else max(window[1] + right, 0))
 
 
-def _over_zero(logits: Array, work: Work) -> Array:
+def _over_zero_in_window(logits: Array, work: Work) -> Array:
     """Weights (B,H,T,S); where a window hides keys, a row is divided by its sum even if that is 0."""
-    if work.window is None:
-        return sound.softmax(logits, work)
-    grown = sound.exponentials(logits)
-    divided: Array = grown / grown.sum(axis=-1, keepdims=True)
-    return divided
+    return sound.softmax(logits, work) if work.window is None else over_zero(logits, work)
 
 
 def _from_first(work: Work) -> Array:
@@ -181,7 +178,7 @@ FAULTS = (
           _ANY, staged(near=_everything, weigh=_after_softmax)),
     Fault("window_hidden_row_nan", Stage.WINDOW,
           "A row whose window holds no key is divided by its sum, 0, and becomes NaN; zeros are declared.",
-          "a window that ends before the first key or begins behind the last", staged(softmax=_over_zero)),
+          "a window that ends before the first key or begins behind the last", staged(softmax=_over_zero_in_window)),
     Fault("past_window_from_first", Stage.PAST_KEY, "The window is built with row numbers of the chunk.",
           "a past, together with a window", staged(near=_from_first),
           link="https://github.com/trymirai/lalamo/pull/200"),
