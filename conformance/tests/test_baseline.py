@@ -115,6 +115,17 @@ def test_a_record_can_be_made_a_baseline(here: Path) -> None:
     assert main([*words, "--no-record", "--baseline", "known.yaml"]) == 0
 
 
+def test_a_quick_gate_heeds_a_baseline_of_all_dtypes(here: Path) -> None:
+    (here / "theirs.py").write_text(THEIRS.format(shift=1), encoding="utf-8")
+    words = ["check", "theirs.py:attend", "--clause", CLAUSE, "--effort", "quick", "-n", "1", "--no-record"]
+    assert main([*words, "--baseline", "known.yaml"]) == 1
+    assert {dtype for each in read_entries(here / "known.yaml") for dtype in each.dtypes} == set(DType)
+    engine = Engine(Plan(("theirs.py:attend",), clauses=(CLAUSE,), effort=Effort.QUICK, baseline="known.yaml",
+                         is_brief=True))
+    assert [engine.try_item(item).verdict for item in engine.items()] == [
+        Verdict.EXPECTED if item.dtype == "float32" else Verdict.INAPPLICABLE for item in engine.items()]
+
+
 def test_what_a_manifest_lists_stays_as_it_is_there() -> None:
     own = Deviation("a.must", "violated", "so", "https://example.org/1", "2.0", (DType.FLOAT32,))
     known = [Deviation("a.must", "errored", "so", "", "", (dtype,)) for dtype in (DType.FLOAT32, DType.FLOAT64)]

@@ -249,7 +249,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["replay", "a b"], "a line to replay has four parts"),
     (["report"], "Missing argument 'RECORD...'"),
     (["report", "none.jsonl"], "none.jsonl: the record cannot be read"),
-    (["report", "file"], "file: the record is empty"),
+    (["report", "file"], "file: the record holds no whole line"),
     (["smoke", "torch/sdp"], "'torch/sdp' is not a known subject. Did you mean 'torch/sdpa'?"),
     (["lint", "--spec", "nowhere"], "nowhere: there is no such folder"),
 ]

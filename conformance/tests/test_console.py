@@ -14,12 +14,12 @@ from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.digest import Digest
 from attnspec.cli.progress import Live, Plain
 from attnspec.cli.wording import applied
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import ClauseText, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import Change, ClauseText, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.report.bugs import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
@@ -608,10 +608,10 @@ def test_an_interrupted_run_says_so() -> None:
         "Interrupted with no failure so far; the rest was not run. (exit code 2)")
 
 
-def held_against(*outcomes: Outcome) -> str:
+def held_against(*outcomes: Outcome, command: tuple[str, ...] = ()) -> str:
     digest = Digest()
     for event in events(*outcomes, code=2):
-        digest.add(replace(event, baseline="known.yaml") if isinstance(event, RunStarted) else event)
+        digest.add(replace(event, baseline="known.yaml", command=command) if isinstance(event, RunStarted) else event)
     return "\n".join(baseline.held_against(digest))
 
 
@@ -621,6 +621,13 @@ def test_a_baseline_says_nothing_of_what_was_not_judged() -> None:
     assert held_against(held(), *lost) == (
         "Held against known.yaml: no known failure; 2 items could not be judged.")
     assert held_against(*lost) == "Held against known.yaml: nothing was judged, so nothing could be compared."
+
+
+def test_whoever_updates_a_baseline_is_not_told_to_do_so() -> None:
+    new = replace(held(), verdict=Verdict.VIOLATED, change=Change(Novelty.NEW, "is violated", Verdict.VIOLATED))
+    advice = "If a change is intended, run with --update-baseline"
+    assert advice in held_against(new)
+    assert advice not in held_against(new, command=("attnspec", "check", "mine:attend", "--update-baseline"))
 
 
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:

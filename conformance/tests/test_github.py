@@ -13,8 +13,8 @@ import attnspec
 import pytest
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.github_actions import append_summary, in_repository
-from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.outcome import Likeness, Outcome
+from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.record.outcome import Change, Likeness, Outcome
 from attnspec.report.badge import badge
 from attnspec.report.github import MOST, error_commands, step_summary
 from attnspec.subjects.defined import defined_at
@@ -56,6 +56,33 @@ def test_the_summary_has_the_verdict_and_the_likely_cause() -> None:
 def test_the_summary_of_a_run_that_conforms_is_short() -> None:
     assert step_summary([run(outcome(HELD))]).splitlines()[-1] == (
         "| `lib/attend` | conforms | 1 of 1 applicable clause held by lib/attend |")
+
+
+def changed(clause: str, dtype: DType, convention: str = "") -> Outcome:
+    """A known failure that is mended, or a convention that is followed otherwise."""
+    says = "convention grouped_heads was repeat, is tile" if convention else "holds now, and is listed as violated"
+    novelty = Novelty.CHANGED if convention else Novelty.MENDED
+    return replace(outcome(Verdict.UNEXPECTED, clause, dtype=dtype, seen=None),
+                   change=Change(novelty, says, HELD, convention))
+
+
+MENDED = [changed("core.a", DType.FLOAT32), changed("core.b", DType.FLOAT32),
+          *(changed("core.c", dtype, "grouped_heads") for dtype in DType)]
+
+
+def test_what_a_list_of_known_failures_says_otherwise_is_one_error_a_kind() -> None:
+    titles = [line.partition("::")[2] for line in error_commands([run(*MENDED, failure("core.d"))], nowhere)]
+    assert [title.splitlines()[0].partition("%0A")[0] for title in titles] == [
+        "core.d (float32)", "core.c (float64) and 3 failures more", "core.a (float32) and 1 failure more"]
+
+
+def test_the_summary_says_how_the_run_stands_to_its_baseline() -> None:
+    known = run(*MENDED, replace(outcome(Verdict.EXPECTED, "core.e")))
+    held = replace(known, header=replace(known.header, baseline="/home/me/known.yaml"))
+    text = step_summary([held])
+    assert "\nHeld against `known.yaml`: 1 known failure as listed, 0 new, 2 mended, 4 changed.\n" in text
+    assert text.count("### ") == 2
+    assert "### holds now, and is listed as violated\n" in text
 
 
 def test_causes_beyond_the_tenth_are_counted() -> None:

@@ -142,6 +142,20 @@ def test_other_spellings_and_links_are_seen_through(here: Path) -> None:
             keep_apart({"--record": one, "--html": other})
 
 
+@pytest.mark.parametrize(("option", "what", "own"), [
+    ("--record", "a record", '{"event": "run_started"}\n'), ("--html", "a page", "<!doctype html>"),
+    ("--junit", "a JUnit file", "<?xml version='1.0'?>"), ("--badge", "a badge", "{}")])
+def test_a_file_of_the_users_own_is_not_written_over(here: Path, option: str, what: str, own: str) -> None:
+    path = here / "mine.py"
+    path.write_text(ATTENTION, encoding="utf-8")
+    refusal = f"{option} .*mine.py would write over a file that is not {what}. Name another, or delete it."
+    with pytest.raises(UsageError, match=refusal):
+        keep_apart({option: path})
+    for mine in (own, ""):
+        path.write_text(mine, encoding="utf-8")
+        keep_apart({option: path})
+
+
 def test_different_files_and_devices_may_be_named() -> None:
     keep_apart({"--record": "one", "--html": "two", "--junit": None})
     keep_apart({"--html": os.devnull, "--junit": os.devnull}, [os.devnull])

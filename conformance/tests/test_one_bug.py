@@ -152,3 +152,30 @@ def test_the_console_begins_with_the_cause_of_most_failures() -> None:
     named = [outcome(Verdict.VIOLATED, f"numerics.c{number}", seen=like("mask")) for number in range(2)]
     assert ranked_clauses(*named, outcome(Verdict.VIOLATED, "attention.definition", seen=SEEN)) == [
         "numerics.c0", "attention.definition"]
+
+
+def located(failure: Outcome, text: str, case: str = "") -> Outcome:
+    seen = failure.evidence or SEEN
+    return replace(failure, evidence=replace(seen, located=text, case=case or seen.case))
+
+
+def test_what_begins_at_a_size_is_the_fault_whose_stage_its_read_outs_blame() -> None:
+    fault = Likeness("window_left_one_wider", "window", "A window keeps one key more.", "", 2, 2)
+    one, [other] = outcome(Verdict.VIOLATED, "a.x", seen=replace(SEEN, like=(fault,))), begun("S ≥ 5")
+    [group] = explanations([one, located(other, "a query attends to keys that the window excludes (window)")])
+    assert group.cause
+    assert group.cause.fault == "window_left_one_wider"
+    assert len(explanations([one, located(other, "a query attends to keys that the mask hides (mask)")])) == 2
+
+
+@pytest.mark.parametrize(("case", "groups"), [("T=1 S=2 D=3 Dv=4 float32", 1), ("T=1 S=2 D=3 Dv=3 float32", 2),
+                                              ("T=1 S=2 D=3 float32", 2)])
+def test_what_nothing_explains_is_of_the_bug_that_fails_where_its_case_lies(case: str, groups: int) -> None:
+    known = begun("D ≠ Dv", "D ≠ Dv")
+    unknown = located(outcome(Verdict.VIOLATED, "a.z", seen=SEEN), "no small test input shows it", case)
+    assert len(explanations([*known, unknown])) == groups
+
+
+def test_a_length_alone_claims_no_failure_that_nothing_explains() -> None:
+    unknown = located(outcome(Verdict.VIOLATED, "a.z", seen=SEEN), "no small test input shows it", "S=90 D=3 float32")
+    assert len(explanations([*begun("S ≥ 65", "S ≥ 65"), unknown])) == 2

@@ -259,9 +259,12 @@ def test_lint_tells_the_mistakes_of_all_clauses_of_a_spec_too(cli: Cli, tmp_path
      "the drawn value 'order' of 'mine.it' is used by nothing: name it where it belongs, or leave it out."),
     ({"then": "[{agree: {runs: [original, original], observe: output, within: exact}}]"},
      "the relation 'agree' compares the run 'original' with itself: name two runs."),
+    ({"runs": "{one: [{again: {}}], two: [{again: {}}]}",
+      "then": "[{agree: {runs: [one, two], observe: output, within: exact}}]"},
+     "the relation 'agree' compares 'one' with 'two', which is the same run: let one of them change the problem."),
     ({"given": "{problem: small, draw: {step: shuffle}}", "runs": "{original: [{shift_keys: {by: step}}]}"},
      "'by' of 'shift_keys' wants a number to add (small_step); 'step' is drawn by shuffle, which gives a seed."),
-], ids=["no-power-of-two", "zero", "unused-run", "unused-drawn-value", "equal-runs", "drawn-of-another-kind"])
+], ids=["no-power-of-two", "zero", "unused-run", "unused-drawn-value", "equal-runs", "same-run-twice", "drawn-of-another-kind"])
 def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], answer: str) -> None:
     [line, count] = linted(cli, clause("it", **keys))
     assert line.partition(": ")[2] == answer
@@ -350,6 +353,11 @@ def test_a_gate_takes_own_clauses_as_one_path_or_several(mine: Path) -> None:
     options = {"clauses": ["mine.doubled"], "dtypes": ["float32"]}
     for given in ("mine.yaml", mine.absolute(), [mine], ("mine.yaml",)):
         assert items(gate("subject.py:attend", spec_add=given, **options)) == ["mine.doubled"]  # type: ignore[arg-type]  # of several types
+
+
+def test_a_gate_takes_one_clause_dtype_and_profile_as_a_text(mine: Path) -> None:
+    taken = items(gate("subject.py:attend", spec_add=mine, clauses="mine.*", dtypes="float32", profiles="core"))
+    assert taken == ["mine.doubled"]
 
 
 def test_a_gate_judges_them_beside_the_others(mine: Path) -> None:

@@ -149,7 +149,7 @@ def test_damage_is_named_with_file_and_line(tmp_path: Path, name: str) -> None:
 
 def test_an_empty_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").touch()
-    with pytest.raises(EmptyRecordError, match="the record is empty"):
+    with pytest.raises(EmptyRecordError, match="the record holds no whole line"):
         read_record(tmp_path / "run.jsonl")
 
 

@@ -1,7 +1,8 @@
-"""Files that a command writes are told apart before anything runs: one that is written over is lost."""
+"""Files that a command writes are told apart before anything runs, and the user's own: one written over is lost."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -9,9 +10,15 @@ from pathlib import Path
 
 from attnspec.core.errors import UsageError
 
+_BEGIN: Mapping[str, tuple[str, bytes]] = {
+    "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"), "--junit": ("a JUnit file", b"<"),
+    "--badge": ("a badge", b"{")}
+"""By option, what it writes, and how such a file begins."""
+
 
 def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | str] = ()) -> None:
-    """Raise UsageError where two options name one file to write, or one of them a file that is read.
+    """Raise UsageError where two options name one file to write, or one of them a file that is read, or one that begins
+    otherwise than what it writes.
 
     written: by option.  Links and other spellings are seen through.
     """
@@ -24,6 +31,16 @@ def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | s
             raise UsageError(f"{option} {path} would write over {spelled}, which is read. Name another file.")
         if other != option:
             raise UsageError(f"{other} {spelled} and {option} {path} are one file. Name two.")
+        _spare(option, Path(path))
+
+
+def _spare(option: str, path: Path) -> None:
+    """Raise UsageError for a file with something in it that no such option has written."""
+    what, begin = _BEGIN.get(option, ("", b""))
+    with contextlib.suppress(OSError):  # not there, or not to be read: whoever writes it says why it cannot
+        found = path.read_bytes()[: len(begin)] if path.is_file() else b""
+        if found and not begin.startswith(found):
+            raise UsageError(f"{option} {path} would write over a file that is not {what}. Name another, or delete it.")
 
 
 def _file(path: Path | str) -> object:

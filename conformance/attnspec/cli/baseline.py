@@ -10,17 +10,19 @@ from pathlib import Path
 
 import click
 
-from attnspec.cli.digest import Digest, is_gone
+from attnspec.cli.digest import Digest
 from attnspec.cli.options import Given
 from attnspec.cli.wording import few, plural
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import Novelty, Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
 from attnspec.record.outcome import Outcome
+from attnspec.report.known import is_gone
 from attnspec.runner.jobs import idle
 from attnspec.subjects.baseline import write_baseline
 
 _ORDER = tuple(Novelty)
+UPDATING = "--update-baseline"
 _NAMES = 60  # characters of a list of subjects
 _COLOURS = {Novelty.NEW: "red", Novelty.MENDED: "green", Novelty.CHANGED: "yellow"}
 
@@ -28,7 +30,7 @@ _COLOURS = {Novelty.NEW: "red", Novelty.MENDED: "green", Novelty.CHANGED: "yello
 def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     """Lines that say how the run stands to its baseline, one a change; none if it was held against no baseline.
 
-    most: tell so many changes; 0: all.
+    most: tell so many changes; 0: all.  What to do is not said to whoever does it: `--update-baseline`.
     """
     baseline = digest.header.baseline if digest.header else ""
     if not baseline:
@@ -39,7 +41,8 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     yield from told
     if len(changes) > len(told):
         yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
-    if changes:
+    command = digest.header.command if digest.header else ()
+    if changes and UPDATING not in command:
         yield "  If a change is intended, run with --update-baseline and review the difference of the list."
 
 
@@ -97,7 +100,7 @@ def _key(outcome: Outcome) -> tuple[int, str, str, str]:
 
 BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
                         help="A list of known failures: only what differs from it fails. The first run writes it.")
-UPDATE = click.option("--update-baseline", is_flag=True, help="Write what this run finds into the baseline.")
+UPDATE = click.option(UPDATING, is_flag=True, help="Write what this run finds into the baseline.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.report.known import is_gone
 from attnspec.spec.contract import word_of
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
@@ -27,11 +28,6 @@ def in_float32_first(outcome: Outcome) -> int:
 def verdict_words(verdict: Verdict) -> str:
     """`timed out`."""
     return verdict.value.replace("_", " ")
-
-
-def is_gone(outcome: Outcome) -> bool:
-    """Whether it gates, and is no failure: a known one that is none any more, or a convention that has changed."""
-    return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 
 @dataclass(slots=True)

@@ -14,10 +14,15 @@ from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
+from attnspec.spec.load import added_files
+from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.signature import default_of
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import importable
+from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
+from attnspec.vocabulary.measures import beyond
+from attnspec.vocabulary.observables import see
 
 _ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
 """As PyTorch's own functions say it, also where a module imports no more than such a function."""
@@ -62,6 +67,24 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis) -> Explanation |
         return _mask_inverted(subject)
     is_of_the_case = diagnosis.located.startswith((NOTHING, SPOILT))
     return of_no_answer(subject, mattering(recipe), trial.evaluator.conventions) if is_of_the_case else None
+
+
+def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Explanation | None:
+    """What to do about a clause of the user's own files that a case violates though each answer of it is right; None of
+    another clause, or of one that allows no rounding: it asks for more than the definition.
+    """
+    clause = trial.check.clause
+    if clause.where.file not in map(shown, added_files(added)):
+        return None
+    failure, scene = trial.put(recipe).failure, trial.scene(recipe)
+    if not isinstance(failure, Violated) or not failure.measured.allowance:
+        return None
+    asked = {str(word.args["observe"]) for word in clause.then if "observe" in word.args}
+    seen = [see(scene, run, each) for each in asked for run in scene.runs]
+    if not seen or any((beyond(each.array, each.truth, each.allowance) | ~each.claimed).any() for each in seen):
+        return None
+    return Explanation("the clause is wrong: each answer in this case is right by the definition",
+                       f"Mend it ({clause.where}), or say under `given` where it holds", "")
 
 
 def of_no_answer(subject: Subject, names: Sequence[str], found: Mapping[str, str]) -> Explanation | None:

@@ -244,8 +244,9 @@ class Engine:
             from attnspec.engine.contracted import try_word  # noqa: PLC0415  (weight: numpy)
 
             return self.compared(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
-        outcome = subject_run.try_clause(self._check(item.clause), DType(item.dtype))
-        return self.compared(outcome)
+        put = self._check(item.clause), DType(item.dtype)
+        outcome = subject_run.try_clause(*put)
+        return outcome if subject_run.spares(*put) else self.compared(outcome)  # nothing was tried that could differ
 
     def compared(self, outcome: Outcome) -> Outcome:
         """The outcome in the light of the failures that are known of its subject. Loads nothing."""

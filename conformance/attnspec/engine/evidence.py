@@ -10,8 +10,8 @@ from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import Trial
 
-UNBOUNDED = "rounding or overflow may change their right answers by any amount"
-"""Why nothing is said of a case that the bound does not cover."""
+NONE_SURE = "no entry that the clause is about is in them, or rounding or overflow may change its value by any amount"
+"""Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
 
 def evidence_of(trial: Trial, failure: Violated) -> Evidence:
     """The failing case, with its pictures."""
@@ -32,4 +32,4 @@ def why_no_claim(tally: Tally) -> str:
     outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
     if len(tally.silent) == 1 and not tally.outside:
         return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
-    return f"none of the {tally.no_claims} cases could be judged, since {UNBOUNDED}{outside}"
+    return f"none of the {tally.no_claims} cases could be judged, since {NONE_SURE}{outside}"

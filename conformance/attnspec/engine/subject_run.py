@@ -13,7 +13,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
+from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
@@ -125,8 +125,7 @@ class SubjectRun:
         if dtype not in self.subject.declaration.dtypes:
             reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
             return self._inapplicable(check, dtype, reason)
-        if self.plan.is_brief and not is_due(clause, dtype, self.plan.effort, self.subject.declaration.dtypes,
-                                             is_brief=True):
+        if self.spares(check, dtype):
             return self._inapplicable(check, dtype, PUT_ONCE.format(first_of(self.subject.declaration.dtypes).value))
         if reason := check.lacking(as_put(self.subject, check)):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
@@ -134,6 +133,11 @@ class SubjectRun:
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         return self._held(check, dtype)
+
+    def spares(self, check: Check, dtype: DType) -> bool:
+        """Whether a gate that looks at all dtypes quickly does not put the clause at this one."""
+        dtypes = self.subject.declaration.dtypes
+        return self.plan.is_brief and not is_due(check.clause, dtype, self.plan.effort, dtypes, is_brief=True)
 
     def _held(self, check: Check, dtype: DType) -> Outcome:
         """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
@@ -267,6 +271,8 @@ class SubjectRun:
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
+        if wrong := of_wrong_clause(trial, recipe, self.plan.spec_add):
+            return replace(evidence, explained=wrong, begins="")
         if evidence.measured and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):
             return replace(evidence, explained=explained)

@@ -7,8 +7,9 @@ have in common the block behind it.
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 SMALLEST = 16
@@ -25,6 +26,10 @@ _FORMS = tuple(re.compile(form) for form in (
     rf"{_AXIS} is not a multiple of (?P<block>\d+){_FROM}",
     rf"{_AXIS} is (?P<part>not a power of two){_FROM}",
     rf"{_AXIS} (?P<part>is a multiple of \d+|is one (?:more|less) than a multiple of \d+|mod \d+ = \d+){_FROM}"))
+_RELATION = re.compile(r"(?P<one>[A-Z]v?) (?P<relation>[≠=<>]) (?P<other>[A-Z](?:v|kv)?)(?: (?P<by>[+-] \d+))?")
+_RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
+    "≠": operator.ne, "=": operator.eq, "<": operator.lt, ">": operator.gt}
+_LENGTH = re.compile(r"\b(?P<axis>[A-Z]\w*)=(?P<length>\d+)")
 _BEGINNING = re.compile(r"Fails (?:where|at) (?P<words>[^;.]+)")
 
 
@@ -61,6 +66,23 @@ def spans(begins: str) -> tuple[Span, ...]:
     found = _BEGINNING.match(begins)
     parts = re.split(r" and (?!≥)", found["words"]) if found else ()
     return tuple(span for part in parts for span in _read(part))
+
+
+def is_met(begins: str, case: str) -> bool:
+    """Whether the lengths of a case (`… D=3 Dv=4 …`) meet conditions of how lengths compare (`Fails where D ≠ Dv`).
+
+    False where a condition says something else: of one length alone, another bug of the same case may be blind to it.
+    """
+    found = _BEGINNING.match(begins)
+    lengths = {each["axis"]: int(each["length"]) for each in _LENGTH.finditer(case)}
+    relations = [_RELATION.fullmatch(part) for part in found["words"].split(" and ")] if found else []
+    return bool(relations) and all(each is not None and _compares(each, lengths) for each in relations)
+
+
+def _compares(relation: re.Match[str], lengths: Mapping[str, int]) -> bool:
+    one, other = lengths.get(relation["one"]), lengths.get(relation["other"])
+    by = int((relation["by"] or "0").replace(" ", ""))
+    return one is not None and other is not None and _RELATIONS[relation["relation"]](one, other + by)
 
 
 def _read(part: str) -> Iterator[Span]:

@@ -189,7 +189,8 @@ class _Found:
 def _header(stream: Iterator[Located], file: str) -> RunStarted:
     first = next(stream, None)
     if first is None:
-        raise EmptyRecordError("the record is empty: the run ended before it began.", where=Place(file))
+        raise EmptyRecordError("the record holds no whole line: its run ended before it began, or it was cut off.",
+                               where=Place(file))
     where, event = first
     if not isinstance(event, RunStarted):
         raise MissingHeaderError("a record starts with an event 'run_started'.", where=where)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
-from attnspec.report.likely_cause import Explained, LikelyCause, begins, joined
+from attnspec.report.likely_cause import Explained, LikelyCause, begins, claimed, joined, stage
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
@@ -27,7 +27,6 @@ ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
-_STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 _DEFINITION = "definition"
 CONSEQUENCES = frozenset({"numerics", "drift"})
 """Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
@@ -42,15 +41,15 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
 
     A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which is
     the likeliest more often. What no fault is like joins those that begin at the same sizes, and those that are like a
-    fault of the stage which its read-outs blame.
+    fault of the stage which its read-outs blame; and what nothing explains joins the first if its case lies where that
+    is seen to fail.
     """
     found, left = [], [(failure, _causes(failure)) for failure in failures]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    rest = [Explained(None, tuple(failure for failure, _ in left))] if left else []
-    return tuple(map(_clearest_first, (*joined(found), *rest)))
+    return tuple(map(_clearest_first, claimed(joined(found), [failure for failure, _ in left])))
 
 
 def likely(failures: Sequence[Outcome]) -> Explained | None:
@@ -173,8 +172,7 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     elif begin := begins(failure):
         yield LikelyCause(_lowered(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
-        stage = _STAGE.search(evidence.located)
-        yield replace(_named(evidence.located), stage=stage["stage"] if stage else "")
+        yield replace(_named(evidence.located), stage=stage(evidence.located))
         yield from _features(evidence.located)
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED

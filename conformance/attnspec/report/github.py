@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
 
 from attnspec.core.errors import Place
 from attnspec.core.nouns import gates
@@ -12,7 +14,8 @@ from attnspec.record.visible import visible
 from attnspec.report.bugs import explanations
 from attnspec.report.figures import SIGNS, counted
 from attnspec.report.joined import Joined, Judged, join
-from attnspec.report.likely_cause import Explained
+from attnspec.report.known import Held, held, is_gone
+from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.markdown import code, plain, prose, row
 from attnspec.report.summary import summarise
 
@@ -39,6 +42,7 @@ def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
     yield from (row(["implementation", "verdict", "clauses"]), row(["---"] * 3))
     for each in found.standings:
         yield row([code(each.subject.label), plain(each.word), plain(each.sentence)])
+    yield from (line for each in held(joined) for line in ("", _against(each)))
     causes = list(_causes(joined, strict=strict))
     for subject, cause in causes[:MOST]:
         yield from _told(subject, cause)
@@ -46,16 +50,30 @@ def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
         yield from ("", f"And {counted(len(causes) - MOST, 'cause')} more, in the record.")
 
 
+def _against(run: Held) -> str:
+    """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
+    tally = ", ".join(f"{number} {word}" for word, number in run.tally.items())
+    return f"Held against {code(Path(run.baseline).name)}: {counted(run.items, 'known failure')} as listed, {tally}."
+
+
 def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[Judged, Explained]]:
-    """What is behind the failures of each subject; a failure that nothing explains stands alone."""
+    """What is behind the failures of each subject; a failure that nothing explains stands alone. Then what is not as a
+    list of known failures says, though it is no failure: together where the same is said of it.
+    """
     for subject in (*joined.subjects, *joined.faults):
-        failures = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes
-                    if gates(outcome.verdict, outcome.level, strict=strict)]
-        for each in explanations(failures):
+        gating = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes
+                  if gates(outcome.verdict, outcome.level, strict=strict)]
+        for each in explanations([outcome for outcome in gating if not is_gone(outcome)]):
             if each.cause:
                 yield subject, each
             else:
                 yield from ((subject, Explained(None, (failure,))) for failure in each.failures)
+        for says, gone in groupby(sorted(filter(is_gone, gating), key=_says), key=_says):
+            yield subject, Explained(LikelyCause(says), tuple(gone))
+
+
+def _says(outcome: Outcome) -> str:
+    return outcome.change.says if outcome.change else ""
 
 
 def _told(subject: Judged, cause: Explained) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from attnspec.core.nouns import Novelty, Verdict
+from attnspec.core.nouns import FAILURES, Novelty, Verdict
 from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.report.figures import SHORT
 from attnspec.report.joined import Joined, JoinedRun
@@ -70,6 +70,11 @@ class Held:
     def changed(self) -> int:
         """How many are so in all."""
         return sum(self.tally.values())
+
+
+def is_gone(outcome: Outcome) -> bool:
+    """Whether it gates, and is no failure: a known one that is none any more, or a convention that has changed."""
+    return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 
 def held(joined: Joined) -> tuple[Held, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.record.boundaries import SMALLEST, common
+from attnspec.record.boundaries import SMALLEST, common, is_met
 from attnspec.record.outcome import Outcome
 
+_STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 _PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
 
@@ -56,6 +59,21 @@ def joined(groups: Sequence[Explained]) -> list[Explained]:
     return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
 
 
+def claimed(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list[Explained]:
+    """The groups, the first with those of the unexplained whose case lies where it is seen to fail: what is wrong there
+    breaks them without another bug. Those that are left come last, under no cause.
+    """
+    first = next((group.cause.says for group in groups[:1] if group.cause), "")
+    mine = tuple(each for each in unexplained if each.evidence and is_met(_capital(first), each.evidence.case))
+    rest = tuple(each for each in unexplained if each not in mine)
+    whole = [replace(group, failures=(*group.failures, *(mine if group is groups[0] else ()))) for group in groups]
+    return [*whole, Explained(None, rest)] if rest else whole
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
 def _merged(pile: Sequence[Explained]) -> Explained:
     causes = [group.cause for group in pile if group.cause]
     told = max(causes, key=lambda cause: (bool(cause.declare), bool(cause.fault), bool(cause.advice)))
@@ -71,8 +89,8 @@ def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[O
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
-    """Whether both are like one fault; or, where one is like none, whether they may begin at the same sizes, or a
-    read-out blames the stage of the other. An arithmetic that may be meant is behind what it allows, and behind what is
+    """Whether both are like one fault; or, where one is like none, whether they may begin at the same sizes, or
+    read-outs blame one stage for both. An arithmetic that may be meant is behind what it allows, and behind what is
     like a fault that rounds.
     """
     cause, beside = one.cause, other.cause
@@ -84,7 +102,15 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
         return cause.fault == beside.fault
     if cause.declare or beside.declare:
         return False
-    return _begin_alike(one, other) or bool(cause.stage and cause.stage == beside.stage)
+    return _begin_alike(one, other) or bool(_blamed(one) and _blamed(one) == _blamed(other))
+
+
+def _blamed(group: Explained) -> str:
+    """The stage of the fault, or else the one that most read-outs blame; empty where none blames any."""
+    if group.cause and group.cause.stage:
+        return group.cause.stage
+    often = Counter(filter(None, (stage(each.evidence.located) for each in group.failures if each.evidence)))
+    return max(often, key=lambda each: often[each], default="")
 
 
 def _follows(rounding: Explained, other: Explained) -> bool:
@@ -111,6 +137,12 @@ def _half_of(some: Sequence[str], others: Sequence[str]) -> bool:
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
     return one == other or any(span.low > SMALLEST for span in common((one, other)))
+
+
+def stage(located: str) -> str:
+    """The stage that a read-out blames: `mask` of `… (mask)`; empty where it blames none."""
+    found = _STAGE.search(located)
+    return found["stage"] if found else ""
 
 
 def begins(failure: Outcome) -> str:

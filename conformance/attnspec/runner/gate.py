@@ -57,9 +57,9 @@ def _told_without_stack(function: Callable[P, R]) -> Callable[P, R]:
 @_told_without_stack
 def gate(
     *targets: str | Callable[..., object],
-    profiles: Iterable[str] = (),
-    clauses: Iterable[str] = (),
-    dtypes: Iterable[str] = (),
+    profiles: str | Iterable[str] = (),
+    clauses: str | Iterable[str] = (),
+    dtypes: str | Iterable[str] = (),
     effort: str = "quick",
     seed: int = 0,
     strict: bool = False,
@@ -106,9 +106,9 @@ def gate(
                          "device= give its name: 'package.module:function' or 'path/to/file.py:function'.")
     if not 0 < deadline < math.inf:
         raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
-    named = tuple(_member(DType, "dtype", name) for name in dtypes)
+    named = tuple(_member(DType, "dtype", name) for name in _texts(dtypes))
     plan = Plan(
-        targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
+        targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=_texts(clauses), profiles=_texts(profiles),
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,

@@ -198,8 +198,17 @@ def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
 
 
 def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> BoundWord:
+    poses = next((poses for poses, words in TABLES.items() if word.name in words), None)
+    if kind == "transform" and poses and word.name not in table:
+        raise SpecError(f"the transform {word.name!r} is for {POSED[poses]}. Give the clause a problem of such a kind.",
+                        where=word.where)
     function = look_up(word.name, table, kind, word.where)
     return BoundWord(function, check_word(word, function, kind, drawn=clause.draw, runs=clause.runs))
+
+
+POSED: Mapping[Kind, str] = {
+    Kind.ATTENTION: "attention's problems", Kind.LAYER: "layers' problems", Kind.ROTARY: "rotary embeddings' problems"}
+"""By the kind that a transform takes, what a reader calls its problems."""
 
 
 def _check_faults(clause: Clause, faults: Collection[str] | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.coverage import met_at
 from attnspec.core.declaration import Limits, with_groups
+from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Effort
 from attnspec.problems.axes import lengths_of
 from attnspec.problems.domain import Domain
@@ -22,8 +23,10 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
 from attnspec.trials.evaluator import LONGEST, Evaluator
 from attnspec.vocabulary.measures import verdict
-from attnspec.vocabulary.scene import AnyProblem, Compared, NoClaim, OutsideLimits, Scene
+from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClaim, OutsideLimits, Scene
 
+UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
+          "first rows of a longer run are compared by `agree_on_prefix`.")
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 
 
@@ -110,7 +113,8 @@ class Judging:
         return tally
 
     def judge(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised, SubjectDied; tallies.
+        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised, SubjectDied, and
+        SpecError where the clause compares what cannot be compared; tallies.
 
         The margin of the closest call, at most 1; None if nothing was claimed.
         """
@@ -158,8 +162,12 @@ class Judging:
     def _measure(self, scene: Scene) -> Iterator[Measured]:
         drawn = scene.drawn
         for relation in self.check.then:
-            with np.errstate(all="ignore"):
-                yield relation(scene, drawn)
+            try:
+                with np.errstate(all="ignore"):
+                    measured = relation(scene, drawn)
+            except Incomparable as shapes:
+                raise SpecError(UNLIKE.format(self.check.clause.id, shapes), where=self.check.clause.where) from None
+            yield measured
 
     def compared(self, scene: Scene) -> Compared | None:
         """What the relation compares that this case breaks worst; None if none is broken, or it compares no arrays."""

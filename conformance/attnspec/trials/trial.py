@@ -38,6 +38,7 @@ ATTEMPTS = 24
 SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
 """The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
 
+NO_SIZE = "no size that is drawn at this effort has what the clause asks for under `given`"
 NOTHING_CLAIMED = "no case of these sizes could be judged"
 
 
@@ -196,6 +197,8 @@ class Trial(Judging):
     def _no_shape(self) -> str:
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
         subject = self.evaluator.subject
+        if self._menu(self.effort, Limits()) is None:
+            return NO_SIZE
         if self._menu(self.effort, limits_without_refusals(subject)) is None:
             return "the subject's declared limits exclude every shape that this clause needs"
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())

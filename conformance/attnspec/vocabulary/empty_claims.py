@@ -20,7 +20,7 @@ def empty_claims(clause: Clause) -> Iterator[SpecError]:
     yield from _unused(clause, "run", clause.runs if "runs" in clause.places else (), clause.then)
     yield from _unused(clause, "drawn value", clause.draw, (*transforms, *clause.then))
     for word in clause.then:
-        yield from _with_itself(word)
+        yield from _with_itself(word, clause)
     for word in (*transforms, *clause.then):
         yield from _of_another_kind(word, clause)
 
@@ -47,9 +47,15 @@ def _texts(values: Iterable[object]) -> Iterator[str]:
             yield from _texts(value.values() if isinstance(value, dict) else value)
 
 
-def _with_itself(word: Word) -> Iterator[SpecError]:
+def _with_itself(word: Word, clause: Clause) -> Iterator[SpecError]:
     runs = word.args.get("runs")
-    if isinstance(runs, list) and len(set(runs)) < len(runs):
+    if not isinstance(runs, list):
+        return
+    chains = [clause.runs.get(run) for run in runs]
+    if len(set(runs)) == len(runs) == 2 and chains[0] == chains[1]:
+        yield SpecError(f"the relation {word.name!r} compares {runs[0]!r} with {runs[1]!r}, which is the same run: let "
+                        "one of them change the problem.", where=word.where)
+    if len(set(runs)) < len(runs):
         yield SpecError(f"the relation {word.name!r} compares the run {runs[0]!r} with itself: name two runs.",
                         where=word.where)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -23,7 +24,7 @@ from attnspec.vocabulary.observables import (
     see,
     settled_rows,
 )
-from attnspec.vocabulary.scene import NoClaim, Scene, Seen, Side
+from attnspec.vocabulary.scene import Incomparable, NoClaim, Scene, Seen, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 SCREENED = Reading(
@@ -58,10 +59,12 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
     if within == "exact":
         left, right = (_rows(_raw(scene, run, observe), rows_through, at_row) for run in runs)
         fixed = [_rows(settled_rows(scene, run), rows_through, at_row) for run in runs]
+        _comparable(runs, fixed)
         allowance, claimed = np.zeros(()), fixed[0] & fixed[1]
         found = equal("agree", left, right, claimed, what=what, first_row=at_row or 0)
     else:
         one, two = (see(scene, run, observe) for run in runs)
+        _comparable(runs, [one.truth, two.truth])
         parts = one.array, two.array, one.allowance + two.allowance, one.claimed & two.claimed
         if within == "reordering":
             parts = _with_empty_rows(scene, runs, parts)
@@ -69,6 +72,13 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
         found = measure("agree", left, right, allowance, claimed, what=what, first_row=at_row or 0)
     return keep(scene, found, of_run(observe, runs[0], left), of_run(observe, runs[1], right), (allowance, claimed),
                 observed=observe, first_row=at_row or 0)
+
+
+def _comparable(runs: Sequence[str], arrays: Sequence[Array]) -> None:
+    """Raise Incomparable where the runs' arrays, of any shape, are not of one: NumPy might stretch the shorter."""
+    if len({array.shape for array in arrays}) > 1:
+        shapes = ", ".join(f"{run} {array.shape}" for run, array in zip(runs, arrays, strict=True))
+        raise Incomparable(shapes)
 
 
 def _with_empty_rows(scene: Scene, runs: tuple[RunName, RunName], parts: Parts) -> Parts:
@@ -87,6 +97,7 @@ def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: O
     """The first rows of the run `whole` equal the rows of the shorter run `prefix`, within the rounding of both."""
     one, two = see(scene, whole, observe), see(scene, prefix, observe)
     array, allowance, claimed = (_rows(part, rows_through) for part in (one.array, one.allowance, one.claimed))
+    _comparable((whole, prefix), [_rows(one.truth, rows_through), two.truth])
     bound = allowance + two.allowance, claimed & two.claimed
     found = measure("agree_on_prefix", array, two.array, *bound,
                     what=f"the first rows of {whole} should be those of {prefix}")
@@ -109,6 +120,7 @@ def _rows(array: Array, through: int | None, at: int | None = None) -> Array:
 def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe: Observable) -> Measured:
     """The arrays of two runs add up to the array of a third, within rounding."""
     one, two, both = (see(scene, run, observe) for run in (*runs, to))
+    _comparable((*runs, to), [one.truth, two.truth, both.truth])
     slack = one.allowance + two.allowance + both.allowance
     bound, total = (slack, one.claimed & two.claimed & both.claimed), one.array + two.array
     found = measure("adds_up", total, both.array, *bound,
@@ -120,6 +132,7 @@ def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe
 def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: Observable) -> Measured:
     """The array of one run is a multiple of the array of another, within rounding."""
     one, other = see(scene, run, observe), see(scene, of, observe)
+    _comparable((run, of), [one.truth, other.truth])
     bound, times = (one.allowance + abs(by) * other.allowance, one.claimed & other.claimed), by * other.array
     found = measure("is_multiple", one.array, times, *bound, what=f"{run} should be {by:g} times {of} in {observe}")
     multiple = of_run(observe, of, times)

@@ -26,6 +26,10 @@ class NoClaim(Exception):  # noqa: N818  (no error: such cases are counted)
     """A case says nothing: a transform is not exact in the dtype, or there is nothing to draw from."""
 
 
+class Incomparable(Exception):  # noqa: N818  (no error of the code: the clause compares what differs in shape)
+    """A relation compares runs of different shapes: what is wrong is the clause."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Back:
     """Along `axis`, entry i of what is reported is entry `index[i]` of what was observed."""
