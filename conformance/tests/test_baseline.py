@@ -119,7 +119,7 @@ def test_a_quick_gate_heeds_a_baseline_of_all_dtypes(here: Path) -> None:
     (here / "theirs.py").write_text(THEIRS.format(shift=1), encoding="utf-8")
     words = ["check", "theirs.py:attend", "--clause", CLAUSE, "--effort", "quick", "-n", "1", "--no-record"]
     assert main([*words, "--baseline", "known.yaml"]) == 1
-    assert {dtype for each in read_entries(here / "known.yaml") for dtype in each.dtypes} == set(DType)
+    assert {each.dtype for each in read_entries(here / "known.yaml")} == {dtype.value for dtype in DType}
     engine = Engine(Plan(("theirs.py:attend",), clauses=(CLAUSE,), effort=Effort.QUICK, baseline="known.yaml",
                          is_brief=True))
     assert [engine.try_item(item).verdict for item in engine.items()] == [

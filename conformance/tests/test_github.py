@@ -71,8 +71,8 @@ MENDED = [changed("core.a", DType.FLOAT32), changed("core.b", DType.FLOAT32),
 
 
 def test_what_a_list_of_known_failures_says_otherwise_is_one_error_a_kind() -> None:
-    titles = [line.partition("::")[2] for line in error_commands([run(*MENDED, failure("core.d"))], nowhere)]
-    assert [title.splitlines()[0].partition("%0A")[0] for title in titles] == [
+    errors = error_commands([run(*MENDED, failure("core.d"))], nowhere)
+    assert [each.rpartition("::")[2].partition("%0A")[0] for each in errors] == [
         "core.d (float32)", "core.c (float64) and 3 failures more", "core.a (float32) and 1 failure more"]
 
 

@@ -77,7 +77,7 @@ FAULTS = (
     Fault("causal_strict", Stage.CAUSAL, "The diagonal is masked as well, so that a query does not see itself.",
           "causal",
           staged(past=_where_causal(lambda T, S: sound.triangle(T, S, -1)))),
-    Fault("causal_bottom_right", Stage.CAUSAL, "The causal mask is aligned bottom-right, while top-left is declared.",
+    Fault("causal_bottom_right", Stage.CAUSAL, "The causal mask is aligned bottom-right, while top-left is expected.",
           "causal with T ≠ S", staged(past=_where_causal(lambda T, S: sound.triangle(T, S, S - T))),
           link="https://github.com/openvinotoolkit/openvino/pull/36680"),
     Fault("causal_reversed", Stage.CAUSAL,

@@ -120,7 +120,7 @@ def _last_head_lost(output: Array, work: Work) -> Array:
 
 
 FAULTS = (
-    Fault("gqa_tiled", Stage.HEADS, "Grouped heads are tiled (h % Hkv), while repeat (h // group) is declared.",
+    Fault("gqa_tiled", Stage.HEADS, "Grouped heads are tiled (h % Hkv), while repeat (h // group) is expected.",
           _GROUPED,
           staged(**_grouped(tiled)), link="https://github.com/microsoft/onnxruntime/pull/26057"),
     Fault("gqa_first_head", Stage.HEADS, "All query heads use key/value head 0, as in multi-query attention.",

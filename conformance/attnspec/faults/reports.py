@@ -137,7 +137,7 @@ FAULTS = (
     Fault("report_transposed", Stage.WEIGHTS, "The returned weights have the shape (S,T), not (T,S).",
           f"{_ASKED}, T > 1",
           staged(report=_transposed)),
-    Fault("report_averaged", Stage.WEIGHTS, "The returned weights are the mean over heads, while per-head is declared.",
+    Fault("report_averaged", Stage.WEIGHTS, "The returned weights are the mean over heads, while per-head is expected.",
           f"{_ASKED}, H > 1",
           staged(report=lambda weights, _: np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape))),
     Fault("report_after_dropout", Stage.WEIGHTS, "The returned weights went through dropout.", _ASKED,

@@ -141,7 +141,7 @@ FAULTS = (
           staged(near=_with(lambda window: (window[0] or None, window[1] or None)))),
     Fault("window_none_is_zero", Stage.WINDOW, "A window's side without bound is taken for 0.", "a side without bound",
           staged(near=_with(lambda window: (window[0] or 0, window[1] or 0)))),
-    Fault("window_bottom_right", Stage.WINDOW, "The window is aligned bottom-right, while top-left is declared.",
+    Fault("window_bottom_right", Stage.WINDOW, "The window is aligned bottom-right, while top-left is expected.",
           "T ≠ S", staged(near=_where_windowed(lambda T, S, window: sound.within(T, S, window, S - T))),
           link="https://github.com/trymirai/lalamo/pull/200"),
     Fault("window_replaces_causal", Stage.WINDOW,
