@@ -269,11 +269,11 @@ def of_convention(clause: str, explained: Explanation | None = None) -> Outcome:
 def test_a_convention_that_is_in_use_is_no_recommendation_ignored() -> None:
     lines = told(held(), of_convention("a.b"), failed("a.c", level=Level.SHOULD), code=0)
     assert "1 recommendation (should) is not followed: a.c (not counted; -v shows it)" in lines
-    assert ("1 convention (should) is not the recommended one, but in use: causal_alignment is "
+    assert ("1 convention (should) is another than recommended, which libraries use, too: causal_alignment is "
             "'bottom_right' (not counted; -v shows it)") in lines
     both = told(held(), of_convention("a.b"), of_convention("a.c"), code=0)
-    assert ("2 conventions (should) are not the recommended ones, but in use: causal_alignment is 'bottom_right', "
-            "causal_alignment is 'bottom_right' (not counted; -v shows them)") in both
+    assert ("2 conventions (should) are others than recommended, which libraries use, too: causal_alignment is "
+            "'bottom_right', causal_alignment is 'bottom_right' (not counted; -v shows them)") in both
     full = told(held(), of_convention("a.b"), code=0, detail=Detail.FULL)
     assert "a.b (spec/theme.yaml:1) recommends another convention; libraries use both [should]" in full
 

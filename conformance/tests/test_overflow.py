@@ -20,6 +20,9 @@ from attnspec.questions.ranges import MOST_KEYS, MOST_KEYS_SQUARE, Most, largest
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
+from attnspec.trials import evaluator
+from attnspec.trials.call_log import LoggingEvaluator
+from attnspec.trials.evaluator import Evaluator
 from helpers.law import checks
 from helpers.liars import liar_subject, sound, steps
 
@@ -174,3 +177,15 @@ def test_sizes_are_written_as_they_are_best_read() -> None:
     assert [number(size) for size in (1, 2048, 65504, 2.0**30, 3.39e38)] == \
         ["1", "2,048", "65,504", "2^30", "3.39e+38"]
     assert tried([Most("keys", 0, 8192)]) == "tried up to keys 8,192"
+
+
+def test_what_a_subject_stands_is_asked_once_whatever_it_is_held_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Subject] = []
+    monkeypatch.setattr(evaluator, "ranges_of", lambda subject, _: asked.append(subject) or ())
+    judged = Evaluator(own_subject("sound/naive"), DType.FLOAT16)
+    wide = judged.under(with_range_of_float32(judged.precision))
+    logged = LoggingEvaluator(judged.subject, judged, [])
+    assert [each.ranges for each in (wide, judged, logged)] == [(), (), ()]
+    assert len(asked) == 1
+    assert LoggingEvaluator(own_subject("sound/naive"), judged, []).ranges == ()
+    assert len(asked) == 2

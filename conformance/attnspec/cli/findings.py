@@ -122,8 +122,8 @@ def recommendations(digest: Digest) -> Iterator[str]:
         what = f"{_of_levels('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
         yield f"{what}: {_uncounted(digest, others)}"
     if conventions:
-        how = "is not the recommended one" if len(conventions) == 1 else "are not the recommended ones"
-        yield f"{_of_levels('convention', conventions)} {how}, but in use: {_uncounted(digest, conventions)}"
+        how = "is another" if len(conventions) == 1 else "are others"
+        yield f"{_of_levels('convention', conventions)} {how} than recommended, which libraries use, too: {_uncounted(digest, conventions)}"
 
 
 def _of_levels(noun: str, outcomes: Sequence[Outcome]) -> str:

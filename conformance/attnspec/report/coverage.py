@@ -50,12 +50,12 @@ class Covered:
 
     @property
     def sentence(self) -> str:
-        """`T 1–2048; 97 % of 1,220 combinations (two sizes, or a size and a keyword); not tried: T 2049–4096`."""
+        """`T 1–2048; 97 % of 1,220 pairs tried (two sizes, or a size and a keyword); not tried: T 2049–4096`."""
         lengths = ", ".join(f"{axis} {_span(self.spans[axis])}" for axis in AXES if axis in self.spans and axis != "G")
         missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken and not cell.met]
         # rounded down: what was not met is not said to be
         share = f"{int(100 * self.share)} % of {self.taken.bit_count():,}"
-        pairs = f"{share} combinations (two sizes, or a size and a keyword)"
+        pairs = f"{share} pairs tried (two sizes, or a size and a keyword)"
         untried = ", ".join(missed) if len(missed) <= MOST_MISSED else f"{len(missed)} ranges of lengths, see the page"
         return "; ".join([lengths, pairs, *([f"not tried: {untried}"] if missed else [])])
 

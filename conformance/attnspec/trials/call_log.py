@@ -88,6 +88,8 @@ class LoggingEvaluator(Evaluator):
     def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall], variant: str = "") -> None:
         super().__init__(subject, like.dtype, like.conventions, archive=None if variant else like.archive)
         self._log, self._variant = log, variant
+        if subject is like.subject:
+            self._ranges = like._ranges
 
     def _ask(self, problem: AnyProblem) -> Answer:
         try:

@@ -77,11 +77,12 @@ class Evaluator:
         self._archive = archive or Archive()
         self._pace = 0.0
         self._made: dict[str, Evaluator] = {}
+        self._ranges: list[tuple[Most, ...]] = []
 
     def under(self, precision: Precision) -> Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
         other = Evaluator(self.subject, self.dtype, self.conventions)
-        other.precision, other._answers = precision, self._answers
+        other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
         return other
 
     def within(self, subject: Subject) -> Evaluator:
@@ -113,10 +114,15 @@ class Evaluator:
         silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
         return {**silent, **declared}
 
-    @cached_property
+    @property
     def ranges(self) -> tuple[Most, ...]:
-        """What the subject stands of logits, values and keys in a half dtype, as a probe finds it; else nothing."""
-        return ranges_of(self.subject, self.dtype)
+        """What the subject stands of logits, values and keys in a half dtype, as a probe finds it; else nothing.
+
+        Asked once: some of the questions have all the keys that a dtype can count.
+        """
+        if not self._ranges:
+            self._ranges.append(ranges_of(self.subject, self.dtype))
+        return self._ranges[0]
 
     @property
     def limits(self) -> Limits | None:
