@@ -181,7 +181,12 @@ def test_sizes_are_written_as_they_are_best_read() -> None:
 
 def test_what_a_subject_stands_is_asked_once_whatever_it_is_held_to(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Subject] = []
-    monkeypatch.setattr(evaluator, "ranges_of", lambda subject, _: asked.append(subject) or ())
+
+    def ask(subject: Subject, _: DType) -> tuple[Most, ...]:
+        asked.append(subject)
+        return ()
+
+    monkeypatch.setattr(evaluator, "ranges_of", ask)
     judged = Evaluator(own_subject("sound/naive"), DType.FLOAT16)
     wide = judged.under(with_range_of_float32(judged.precision))
     logged = LoggingEvaluator(judged.subject, judged, [])

@@ -123,7 +123,8 @@ def recommendations(digest: Digest) -> Iterator[str]:
         yield f"{what}: {_uncounted(digest, others)}"
     if conventions:
         how = "is another" if len(conventions) == 1 else "are others"
-        yield f"{_of_levels('convention', conventions)} {how} than recommended, which libraries use, too: {_uncounted(digest, conventions)}"
+        what = f"{_of_levels('convention', conventions)} {how} than recommended, which libraries use, too"
+        yield f"{what}: {_uncounted(digest, conventions)}"
 
 
 def _of_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
