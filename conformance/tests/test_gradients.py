@@ -188,6 +188,92 @@ def test_jax_is_asked_for_gradients() -> None:
         np.testing.assert_allclose(answer.by_input[name], gradient.truth, rtol=1e-4, atol=1e-6)
 
 
+PACKED = """
+import torch
+
+def attend(query, key, value, *, cu_query, cu_key, causal=False, scale=None):
+    return torch.cat([one(query[i:j], key[k:l], value[k:l], causal, scale)
+                      for i, j, k, l in zip(cu_query[:-1], cu_query[1:], cu_key[:-1], cu_key[1:])])
+
+def one(query, key, value, causal, scale):
+    query, key, value = (each.transpose(0, 1).double() for each in (query, key, value))
+    key, value = (each.repeat_interleave(len(query) // len(key), 0) for each in (key, value))
+    logits = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        logits = logits.masked_fill(~torch.ones(logits.shape[1:], dtype=torch.bool).tril(), -torch.inf)
+    return (logits.softmax(-1) @ value).transpose(0, 1).to({dtype})
+
+class Neighbour(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, query, key, value, borders):
+        ctx.save_for_backward(query, key, value)
+        ctx.borders = borders
+        return attend(query, key, value, **borders)
+
+    @staticmethod
+    def backward(ctx, grad):
+        inputs = [each.detach().requires_grad_() for each in ctx.saved_tensors]
+        borders = dict(ctx.borders)
+        borders["cu_key"] = torch.cat([borders["cu_key"][:1], borders["cu_key"][1:].add(1).clamp(max=len(inputs[1]))])
+        with torch.enable_grad():
+            found = torch.autograd.grad(attend(*inputs, **borders), inputs, grad, allow_unused=True)
+        return *found, None
+
+def wrong(query, key, value, *, cu_query, cu_key):
+    return Neighbour.apply(query, key, value, {{"cu_query": cu_query, "cu_key": cu_key}})
+
+attend.lift = wrong.lift = "torch"
+"""
+
+
+def packed(folder: Path, function: str, dtype: str = "torch.float32") -> str:
+    path = folder / f"packed{next(COUNTER)}.py"
+    path.write_text(PACKED.format(dtype=dtype), encoding="utf-8")
+    return f"{path}:{function}"
+
+
+@pytest.mark.parametrize("more", ["", "causal", "key_lengths", "query_lengths key_lengths"])
+def test_gradients_of_packed_functions_are_spread_out_again(tmp_path: Path, more: str) -> None:
+    pytest.importorskip("torch")
+    subject = load(packed(tmp_path, "attend", "torch.float64")).with_gradients
+    made = problem(more, DType.FLOAT64)
+    evaluator = Evaluator(subject, DType.FLOAT64)
+    found = expect_gradients(made, _grad(made), evaluator.precision, evaluator.backward_precision,
+                             conventions={**evaluator.conventions, "beyond_length": "zeros"},
+                             settled=settled(made, {"beyond_length": "zeros"}))
+    answer = subject.answer(made)
+    assert answer.output.shape == _grad(made).shape
+    for name, gradient in found.items():
+        np.testing.assert_allclose(answer.by_input[name], gradient.truth.astype(float), rtol=1e-12, atol=1e-14)
+
+
+def test_a_packed_backward_pass_that_reads_a_neighbours_key_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    engine = Engine(Plan((packed(tmp_path, "wrong"),), clauses=("gradients.of_value",), dtypes=(DType.FLOAT32,),
+                         effort=Effort.QUICK))
+    [outcome] = map(engine.try_item, engine.items())
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.evidence
+    assert "B=2" in outcome.evidence.case
+    assert verdicts(packed(tmp_path, "attend"), "gradients.of_value") == {"gradients.of_value": Verdict.HELD}
+
+
+def test_a_packed_function_is_not_asked_how_its_outputs_gradient_lies(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    subject = load(packed(tmp_path, "attend")).with_gradients
+    made = problem()
+    assert subject.refuses(made) == ""
+    assert subject.refuses(made.but(grad_output=np.broadcast_to(np.float32(1), _grad(made).shape))) == (
+        "a packed function's inputs are made by packing, so it is not asked about their layout")
+
+
+@pytest.mark.parametrize(("target", "says"), [
+    ("torch/mha", "gradients of layers are not judged"), ("numpy/attention", "numpy/attention has no backward pass")])
+def test_what_is_not_asked_for_gradients_says_why(target: str, says: str) -> None:
+    pytest.importorskip("torch")
+    assert load(target).with_gradients.lacks(frozenset({"grad_output"})) == says
+
+
 def _grad(made: Problem) -> Array:
     assert made.grad_output is not None
     return made.grad_output

@@ -19,6 +19,7 @@ from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import HELD, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, of_input
 from attnspec.subjects.described import Described
+from attnspec.subjects.packed import Packed
 
 _FORM = "attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)"
 _GIVEN = ("query", *HELD, GRAD)
@@ -64,7 +65,8 @@ def backward_of(described: Described | None, name: str) -> BackwardPass | None:
 
 def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
-    return (bool(declaration.lift) and declaration.kind is Kind.ATTENTION and declaration.form is Form.DENSE)
+    is_fit = declaration.kind is Kind.ATTENTION and declaration.form in {Form.DENSE, Form.PACKED}
+    return bool(declaration.lift) and is_fit
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
@@ -85,6 +87,14 @@ def call_of_framework(problem: Problem, keywords: Mapping[str, object], grad: Ar
     arrays = {name: getattr(problem, name) for name in ("query", *HELD)}
     shapes = ((n.B, n.H, n.T, n.Dv), *(np.shape(getattr(problem, name)) for name in inputs))
     return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
+
+
+def call_of_packed(problem: Problem, packed: Packed, grad: Array, limits: Limits) -> Call:
+    """The same of a packed function; grad (Nq,H,Dv)."""
+    inputs = inputs_of(problem, limits)
+    arrays = {name: getattr(packed, name) for name in ("query", *HELD)}
+    shapes = (packed.output_shape, *(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs))
+    return Call(arrays, {**packed.given, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
 
 
 def call_of_backward(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits,

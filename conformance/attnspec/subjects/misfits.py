@@ -43,6 +43,8 @@ class Misfits:
         """Why it is not asked for gradients."""
         if can_differentiate(self.declaration):
             return f"gradients of {self.id} are judged with --profile gradients"
+        if self.declaration.lift and (noun := _undifferentiated(self.declaration)):
+            return f"gradients of {noun} are not judged"
         return f"{self.id} has no backward pass"
 
     def of(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
@@ -119,6 +121,12 @@ class Misfits:
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
 
+def _undifferentiated(declaration: Declaration) -> str:
+    """What a reader calls subjects that no framework is asked about; empty of others."""
+    of_forms = {Form.PAGED: "functions that read pages", Form.DECODER: "decoders"}
+    return of_forms.get(declaration.form, "layers" if declaration.kind is Kind.LAYER else "")
+
+
 def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
     full = (sizes.B, sizes.H, sizes.T, sizes.S)
     return all(array.shape == full for name, array in given.items() if AXES.get(name) == "BHTS")
@@ -142,5 +150,8 @@ def _of_call(problem: Problem | LayerProblem) -> Sizes:
 
 def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
     """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
-    is_plain = all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
+    arrays = [problem.query, problem.key, problem.value]
+    if isinstance(problem, Problem) and problem.grad_output is not None:
+        arrays.append(problem.grad_output)
+    is_plain = all(array.flags.c_contiguous for array in arrays)
     return "" if is_plain else f"{because}, so it is not asked about their layout"

@@ -14,13 +14,16 @@ from attnspec.problems.problem import Array, Problem, Sizes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) of sequences one behind the other, and their borders (B+1,)."""
+    """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) of sequences one behind the other, and their borders (B+1,).
+
+    own: by input, the places of each sequence among its dense ones, (B,T) or (B,S).
+    """
 
     query: Array
     key: Array
     value: Array
     given: Mapping[str, object]
-    own: Array
+    own: Mapping[str, Array]
     sizes: Sizes
 
     @property
@@ -33,11 +36,22 @@ class Packed:
         """(Nq,H)."""
         return len(self.query), self.sizes.H
 
-    def spread(self, answer: Array) -> Array:
-        """An answer (Nq,H,…) as (B,H,T,…), with zeros in the rows that no sequence has."""
-        dense = np.zeros((self.sizes.B, self.sizes.T, *answer.shape[1:]), answer.dtype)
-        dense[self.own] = answer
+    def spread(self, answer: Array, of: str = "query") -> Array:
+        """An answer (Nq,H,…), or one that lies as another input does, as (B,H,T,…), with zeros in the rows that no
+        sequence has.
+        """
+        own = self.own[of]
+        dense = np.zeros((*own.shape, *answer.shape[1:]), answer.dtype)
+        dense[own] = answer
         return dense.swapaxes(1, 2)
+
+    def spread_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
+        """By input its gradient, (B,H,T,D) and its like; one that is not packed stays as it is, such as sinks' (H,)."""
+        return {name: self.spread(array, name) if name in self.own else array for name, array in gradients.items()}
+
+    def of_output(self, array: Array) -> Array:
+        """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""
+        return _packed(array, self.own["query"])
 
 
 def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
@@ -47,14 +61,14 @@ def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
     """
     sizes = problem.sizes
     of_queries, of_keys = _lengths(problem, "T"), _lengths(problem, "S")
-    own_queries, own_keys = _own(of_queries, problem.query), _own(of_keys, problem.key)
-    query, key = _packed(problem.query, own_queries), _packed(problem.key, own_keys)
-    value = _packed(problem.value, _own(of_keys, problem.value))
-    most = {"max_query": _longest(own_queries), "max_key": _longest(own_keys)}
-    form = {"cu_query": _borders(own_queries), "cu_key": _borders(own_keys),
+    own = {"query": _own(of_queries, problem.query), "key": _own(of_keys, problem.key),
+           "value": _own(of_keys, problem.value)}
+    query, key, value = (_packed(getattr(problem, name), places) for name, places in own.items())
+    most = {"max_query": _longest(own["query"]), "max_key": _longest(own["key"])}
+    form = {"cu_query": _borders(own["query"]), "cu_key": _borders(own["key"]),
             **{name: longest for name, longest in most.items() if name in parameters}}
     keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID}
-    return Packed(query, key, value, {**form, **keywords}, own_queries, sizes)
+    return Packed(query, key, value, {**form, **keywords}, own, sizes)
 
 
 def _lengths(problem: Problem, axis: str) -> Array | None:

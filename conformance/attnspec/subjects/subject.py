@@ -23,6 +23,7 @@ from attnspec.subjects.backward import (
     BackwardPass,
     call_of_backward,
     call_of_framework,
+    call_of_packed,
     can_differentiate,
     grad_given,
 )
@@ -176,11 +177,19 @@ class Subject:
 
     def _spread_answer(self, problem: Problem) -> Answer:
         packed = pack(problem, self.declaration.given)
+        if problem.grad_output is not None:
+            return self._spread_gradients(problem, packed)
         arrays = _inputs(packed)
         shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
         answer = self._called(Call(arrays, packed.given, problem.dtype, tuple(shapes.values()), tuple(shapes)))
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
+
+    def _spread_gradients(self, problem: Problem, packed: Packed) -> Answer:
+        """The output and the gradients of the framework, each spread out again."""
+        grad = packed.of_output(grad_given(problem, self.declaration))
+        answer = self._called(call_of_packed(problem, packed, grad, self.declaration.limits))
+        return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> Answer:
         pattern = decoder.USUAL if problem.cache is None else problem.cache
