@@ -26,7 +26,14 @@ from attnspec.subjects.declared import (
     read_precision,
     read_precision_on,
 )
-from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
+from attnspec.subjects.installed import (
+    installed_version,
+    installing,
+    is_installed,
+    kind_of_device,
+    not_installed,
+    told_by_workers,
+)
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
 from attnspec.subjects.needs import read_device, read_faster, read_made, read_variables
 from attnspec.subjects.program import Program, read_program
@@ -135,7 +142,8 @@ class Registered:
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        return self.not_here or self.library.missing or self._lacking
+        told = told_by_workers(self.id)
+        return (self.not_here or self.library.missing or self._lacking) if told is None else told
 
     @property
     def _lacking(self) -> str:
