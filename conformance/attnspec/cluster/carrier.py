@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +32,11 @@ PATIENCE = 120.0
 """Seconds without a worker that can judge what is left, after which it is given up. Dask's nannies take a few to
 start another worker in the place of one that died."""
 
+WORTH = 15.0
+"""Seconds that a task should take: its process needs two to start. Pairs that take less are dealt several at a time."""
+
 Jobs = Sequence[Job]
+Groups = Mapping[Group, Jobs]
 
 
 @dataclass(slots=True)
@@ -59,6 +65,14 @@ class ClusterCarrier:
             dealing.leave()
 
 
+@dataclass(frozen=True, slots=True)
+class _Dealt:
+    """What Dask has: the groups of a task, and the workers that may get it."""
+
+    groups: Groups
+    workers: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class _Dealing:
     """The tasks of a run: those that wait, and those that Dask has.
@@ -74,12 +88,14 @@ class _Dealing:
     source: str
     run: str = field(default_factory=lambda: secrets.token_hex(4))
     waiting: dict[Group, Jobs] = field(default_factory=dict)
-    dealt: dict[Any, tuple[Group, Jobs, tuple[str, ...]]] = field(default_factory=dict)
+    dealt: dict[Any, _Dealt] = field(default_factory=dict)
     _submitted: int = 0
+    _judged: int = 0
+    _seconds: float = 0.0
     _looked: float = 0.0
     _stuck_since: float = 0.0
 
-    def deal(self, groups: Mapping[Group, Jobs]) -> None:
+    def deal(self, groups: Groups) -> None:
         """Have them all done, but for what no worker can judge from the beginning."""
         for group, jobs in groups.items():
             if reason := self.workforce.why_not(group[0]):
@@ -103,11 +119,11 @@ class _Dealing:
         for unfit in self.workforce.refresh():
             self.say(f"{unfit} It is given nothing to do.")
         self._looked = time.monotonic()
-        for future, (group, jobs, workers) in list(self.dealt.items()):
-            if not future.done() and not any(address in self.workforce.answers for address in workers):
+        for future, dealt in list(self.dealt.items()):
+            if not future.done() and not any(address in self.workforce.answers for address in dealt.workers):
                 future.cancel()
                 del self.dealt[future]
-                self.waiting[group] = jobs
+                self.waiting.update(dealt.groups)
         self._mind_the_stuck()
 
     def _mind_the_stuck(self) -> None:
@@ -124,33 +140,52 @@ class _Dealing:
 
     def _hand_out(self) -> None:
         """To each set of workers a little more than it takes at once."""
-        held: dict[tuple[str, ...], int] = {}
-        for _, _, workers in self.dealt.values():
-            held[workers] = held.get(workers, 0) + 1
-        for group in list(self.waiting):
-            workers = self.workforce.able(group[0])
-            if held.get(workers, 0) < AHEAD * self.workforce.slots(workers):
-                held[workers] = held.get(workers, 0) + 1
-                self._submit(group, self.waiting.pop(group), workers)
+        held = Counter(dealt.workers for dealt in self.dealt.values())
+        for workers, groups in self._by_workers().items():
+            free = AHEAD * self.workforce.slots(workers) - held[workers]
+            size = self._size(len(groups), self.workforce.slots(workers))
+            for batch in list(batched(groups, size))[:max(0, free)]:
+                self._submit({group: self.waiting.pop(group) for group in batch}, workers)
 
-    def _submit(self, group: Group, jobs: Jobs, workers: tuple[str, ...]) -> None:
+    def _by_workers(self) -> Mapping[tuple[str, ...], Sequence[Group]]:
+        """What waits, by the workers that can judge it."""
+        found: dict[tuple[str, ...], list[Group]] = {}
+        for group in self.waiting:
+            if workers := self.workforce.able(group[0]):
+                found.setdefault(workers, []).append(group)
+        return found
+
+    def _size(self, waiting: int, slots: int) -> int:
+        """How many groups a task gets: as many as make it worth a process, and never so many that a worker idles."""
+        worth = int(WORTH * self._judged / self._seconds) if self._seconds else 1
+        return max(1, min(worth, math.ceil(waiting / (AHEAD * max(1, slots)))))
+
+    def _submit(self, groups: Groups, workers: tuple[str, ...]) -> None:
         self._submitted += 1
         key = f"attnspec-{self.run}-{self._submitted}"
+        targets = tuple(dict.fromkeys(target for target, _ in groups))
         # names in a baseline are looked up among all targets
-        plan = self.plan if self.plan.baseline else replace(self.plan, targets=(group[0],))
-        task = Task(self.run, plan, self.source, (group,), self.workforce.question.folder)
+        plan = self.plan if self.plan.baseline else replace(self.plan, targets=targets)
+        task = Task(self.run, plan, self.source, tuple(groups), self.workforce.question.folder)
         future = self.connection.submit(task, key, list(workers), resources_for(self.plan.device))
-        self.dealt[future] = group, jobs, workers
+        self.dealt[future] = _Dealt(groups, workers)
 
     def _take(self) -> bool:
         """Tell what is done; whether anything was."""
         done = [future for future in self.dealt if future.done()]
         for future in done:
-            _, jobs, _ = self.dealt.pop(future)
-            self._tell(self.connection.part(future), jobs)
+            self._tell(self.connection.part(future), self.dealt.pop(future).groups)
         return bool(done)
 
-    def _tell(self, part: Part, jobs: Jobs) -> None:
+    def _tell(self, part: Part, groups: Groups) -> None:
         """What is wrong with one part is no fault of the others."""
+        self._judged, self._seconds = self._judged + len(groups), self._seconds + part.seconds
+        jobs = [job for of_one in groups.values() for job in of_one]
         self.listener.receive(map(from_line, part.lines))
         self.listener.give_up(jobs, part.wrong or "its part of the run ended before its turn came", part.defects)
+
+
+def batched(groups: Sequence[Group], size: int) -> Iterator[Sequence[Group]]:
+    """Neighbours together: they often share a subject."""
+    for first in range(0, len(groups), size):
+        yield groups[first:first + size]

@@ -59,7 +59,7 @@ def _distributed() -> ModuleType:
 
 def _started(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
     """Workers here: processes of one thread each, since a part of a run is a process of its own anyway."""
-    return distributed.LocalCluster(n_workers=address.workers, threads_per_worker=1, dashboard_address=None,
+    return distributed.LocalCluster(n_workers=address.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0",
                                     silence_logs=logging.CRITICAL, resources=dict(resources) or None,
                                     host="127.0.0.1")
 

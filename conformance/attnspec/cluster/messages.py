@@ -50,8 +50,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What came of it. lines: those of its record.  defects: failures of attnspec itself.  wrong: why there is none."""
+    """What came of it. lines: those of its record.  defects: failures of attnspec itself.  wrong: why there is none.
+    seconds: how long it took.
+    """
 
     lines: tuple[str, ...] = ()
     defects: tuple[str, ...] = ()
     wrong: str = ""
+    seconds: float = 0.0

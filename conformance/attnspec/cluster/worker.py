@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,7 @@ def judge(task: Task) -> Part:
     """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
     with tempfile.TemporaryDirectory(prefix="attnspec-") as scratch, tempfile.TemporaryFile() as printed:
         result = Path(scratch) / "part.json"
+        began = time.monotonic()
         process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE, stdout=printed,
             stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch)
@@ -86,7 +88,8 @@ def judge(task: Task) -> Part:
         process.wait()
         _running[task.run].remove(process)
         if result.is_file():
-            return decode(Part, json.loads(result.read_text(encoding="utf-8")))
+            part = decode(Part, json.loads(result.read_text(encoding="utf-8")))
+            return replace(part, seconds=time.monotonic() - began)
         printed.seek(0)
         told = printed.read().decode("utf-8", "replace")[-_LAST_PRINTED:]
         return Part(wrong=f"its process ended with exit code {process.returncode} and no result.\n{told}".strip())
