@@ -32,8 +32,8 @@ PATIENCE = 120.0
 """Seconds without a worker that can judge what is left, after which it is given up. Dask's nannies take a few to
 start another worker in the place of one that died."""
 
-WORTH = 15.0
-"""Seconds that a task should take: its process needs two to start. Pairs that take less are dealt several at a time."""
+WORTH = 30.0
+"""Seconds that a task should take: its process needs three to start. Pairs that take less are dealt several at once."""
 
 Jobs = Sequence[Job]
 Groups = Mapping[Group, Jobs]

@@ -51,7 +51,7 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class Part:
     """What came of it. lines: those of its record.  defects: failures of attnspec itself.  wrong: why there is none.
-    seconds: how long it took.
+    seconds: how long it took, without the start of its process.
     """
 
     lines: tuple[str, ...] = ()

@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 from attnspec.cluster.messages import Part, Task
 from attnspec.core.errors import AttnspecError
 from attnspec.core.files import write_whole
 from attnspec.record.codec import decode, encode, to_line
-from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.events import Event, ItemStarted, RunFinished, RunStarted
 from attnspec.runner.session import Session
 from attnspec.runner.shards import Named
 
@@ -23,17 +24,24 @@ class Lines:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self._began = 0.0
 
     def start(self) -> None:
         """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Keep it."""
+        self._began = self._began or (time.monotonic() if isinstance(event, ItemStarted) else 0.0)
         if not isinstance(event, RunStarted | RunFinished):
             self.lines.append(to_line(event))
 
     def shutdown(self) -> None:
         """Nothing to close."""
+
+    @property
+    def seconds(self) -> float:
+        """Since the first item began."""
+        return time.monotonic() - self._began if self._began else 0.0
 
 
 def carried_out(task: Task) -> Part:
@@ -45,7 +53,7 @@ def carried_out(task: Task) -> Part:
         return Part(wrong=str(problem))
     if result.interrupted:
         return Part(wrong="it was interrupted.")
-    return Part(tuple(kept.lines), result.defects)
+    return Part(tuple(kept.lines), result.defects, seconds=kept.seconds)
 
 
 def main() -> None:
