@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from attnspec.cluster import worker
 from attnspec.cluster.address import ClusterAddress
 from attnspec.cluster.messages import Answer, Part, Question, Task
 from attnspec.core.errors import UsageError
+from attnspec.record.codec import decode, encode
 
 T = TypeVar("T")
 
@@ -75,7 +77,6 @@ class Connection:
 
     client: Any
     distributed: ModuleType
-    _answers: dict[str, object] = field(default_factory=dict)
 
     def workers(self) -> Mapping[str, int]:
         """How many tasks each worker takes at once, by its address."""
@@ -104,26 +105,37 @@ class Connection:
 
     def submit(self, task: Task, key: str, workers: list[str], resources: Mapping[str, float]) -> Any:  # noqa: ANN401
         """A future of the part, which one of these workers is to judge."""
-        return self.client.submit(worker.judge, task, key=key, workers=workers, allow_other_workers=False, pure=False,
-                                  resources=dict(resources) or None)
+        return self.client.submit(_judge_there(), json.dumps(encode(task)), key=key, workers=workers,
+                                  allow_other_workers=False, pure=False, resources=dict(resources) or None)
 
     def part(self, future: Any) -> Part:  # noqa: ANN401
         """What came of it, or why nothing did."""
         try:
-            found: Part = future.result()
+            return decode(Part, json.loads(future.result()))
         except self.distributed.KilledWorker:
             return Part(wrong="every worker that was to judge it has died; Dask gave it up.")
         except (CancelledError, self.distributed.client.FutureCancelledError):
             return Part(wrong="the connection to the scheduler was lost.")
         except Exception as problem:
             return Part(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")
-        return found
 
     def leave(self, run: str, futures: list[Any]) -> None:
         """Withdraw what is not done, and end what is at work."""
         self.client.cancel(futures, force=True)
         with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to end
             self.client.run(worker.stop, run, on_error="ignore")
+
+
+def _judge_there() -> Callable[[str], str]:
+    """What a worker calls. A function within a function is sent as its code, and not as a name to be imported: the
+    scheduler unpacks it, too, and need not have attnspec.
+    """
+    def judge(text: str) -> str:
+        from attnspec.cluster.worker import judge_text  # noqa: PLC0415  (there)
+
+        return judge_text(text)
+
+    return judge
 
 
 def without_attnspec(address: str, told: str) -> UsageError:

@@ -66,5 +66,6 @@ def main() -> None:
 
 def _end_with_worker() -> None:
     """A worker that was killed cannot end its process; its pipe ends for it."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # not by way of `sys.stdin`, whose lock Python wants when it ends
+        pass
     os.kill(os.getpid(), signal.SIGTERM)

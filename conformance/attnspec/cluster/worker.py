@@ -80,6 +80,11 @@ def _missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
     return "" if is_here else f"no worker can import {top}."
 
 
+def judge_text(task: str) -> str:
+    """As `judge`, in JSON."""
+    return json.dumps(encode(judge(decode(Task, json.loads(task)))))
+
+
 def judge(task: Task) -> Part:
     """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
     with tempfile.TemporaryDirectory(prefix="attnspec-") as scratch, tempfile.TemporaryFile() as printed:
