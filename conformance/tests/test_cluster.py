@@ -14,7 +14,7 @@ import pytest
 from attnspec.cluster import carrier as carrying
 from attnspec.cluster.address import ClusterAddress, read_address
 from attnspec.cluster.carrier import ClusterCarrier
-from attnspec.cluster.connection import Connection
+from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
 from attnspec.cluster.messages import Answer, Part, Question, Task
 from attnspec.cluster.workforce import Workforce, resources_for
 from attnspec.core.errors import UsageError
@@ -29,7 +29,7 @@ from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
 from attnspec.runner.shards import Named
 from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
-from attnspec.subjects.installed import asked_workers
+from attnspec.subjects.on_workers import asked_workers
 from attnspec.subjects.registry import registered
 from helpers.commands import Cli
 from helpers.outcomes import outcome
@@ -146,10 +146,10 @@ def test_a_cluster_divides_the_run_alone(cli: Cli, words: tuple[str, ...], told:
     assert (code, said) == (2, f"attnspec: {told}\n")
 
 
-UNFIT = {
+UNFIT: Mapping[str, tuple[tuple[Answer | str, ...], str]] = {
     "no workers": ((), r"the scheduler has no workers\. Start some: dask worker ADDRESS\."),
     "no attnspec": (("No module named 'attnspec'.",),
-                    r"the worker tcp://one:1 cannot judge \(No module named 'attnspec'\.\)\. Install attnspec "),
+                    r"the worker tcp://one:1 cannot judge \(No module named 'attnspec'\)\. Install attnspec "),
     "another version": ((replace(FIT, version="9"),), r"cannot judge \(it has attnspec 9\)\. Install attnspec "),
     "another spec": ((FIT, replace(FIT, digest="new")),
                      r"the worker tcp://two:2 has the spec new, and here it is law\. Install the same attnspec"),
@@ -318,6 +318,23 @@ def test_an_interruption_withdraws_what_is_not_done(able: Answer, monkeypatch: p
     assert run.listener.interrupted
     assert len(cluster.left) == 1
     assert run.verdicts == {}
+
+
+def test_a_scheduler_that_is_lost_costs_what_is_not_done(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = fake(able)
+
+    def workers(_: FakeConnection) -> Mapping[str, int]:
+        if cluster.tasks:
+            raise SchedulerLostError(LOST)
+        return {ONE: 1}
+
+    monkeypatch.setattr(FakeConnection, "workers", workers)
+    monkeypatch.setattr(carrying, "AHEAD", 1)
+    run = carry(cluster, monkeypatch)
+    assert run.verdicts == {"sound/naive-attention.shape-float32": Verdict.HELD,
+                            "sound/naive-attention.dtype-float32": Verdict.HELD,
+                            "sound/eager-attention.shape-float32": Verdict.NOT_RUN,
+                            "sound/eager-attention.dtype-float32": Verdict.NOT_RUN}
 
 
 def test_short_pairs_are_dealt_several_at_a_time(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attnspec.cluster.connection import Connection
+from attnspec.cluster.connection import Connection, SchedulerLostError
 from attnspec.cluster.messages import Part, Question, Task
 from attnspec.cluster.workforce import Workforce, resources_for
 from attnspec.core.plan import Job, Plan
@@ -63,6 +63,8 @@ class ClusterCarrier:
         except KeyboardInterrupt:
             listener.interrupted = True
             dealing.leave()
+        except SchedulerLostError as lost:
+            listener.give_up(jobs, str(lost))
 
 
 @dataclass(frozen=True, slots=True)

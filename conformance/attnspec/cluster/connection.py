@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import attnspec
 from attnspec.cluster import worker
 from attnspec.cluster.address import ClusterAddress
 from attnspec.cluster.messages import Answer, Part, Question, Task
-from attnspec.core.errors import UsageError
+from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.record.codec import decode, encode
 
-T = TypeVar("T")
-
+LOST = "the connection to the scheduler was lost."
 WAITING = 10.0
 """Seconds that a scheduler may take to answer."""
 
@@ -27,6 +27,10 @@ STARTING = 120.0
 """Seconds that workers may take which are started here."""
 
 EXTRA = "pip install 'attnspec[cluster]'"
+
+
+class SchedulerLostError(AttnspecError):
+    """The scheduler is gone in the middle of a run."""
 
 
 @contextlib.contextmanager
@@ -53,17 +57,28 @@ def _distributed() -> ModuleType:
         import distributed  # noqa: PLC0415  (an extra, and weight)
     except ImportError as problem:
         raise UsageError(f"--cluster needs Dask's distributed scheduler ({problem}). Install it: {EXTRA}") from None
-    for name in ("distributed", "bokeh"):  # what matters of workers that die, is told of the run
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what a death costs is told of the items
     found: ModuleType = distributed
     return found
 
 
 def _started(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
     """Workers here: processes of one thread each, since a part of a run is a process of its own anyway."""
-    return distributed.LocalCluster(n_workers=address.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0",
-                                    silence_logs=logging.CRITICAL, resources=dict(resources) or None,
-                                    host="127.0.0.1")
+    with _deaf_to_interrupts():
+        return distributed.LocalCluster(
+            n_workers=address.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
+            silence_logs=logging.CRITICAL, resources=dict(resources) or None)
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that begin meanwhile do not hear Ctrl-C, which a terminal sends to all: the client ends them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _in_short(problem: BaseException) -> str:
@@ -79,8 +94,11 @@ class Connection:
     distributed: ModuleType
 
     def workers(self) -> Mapping[str, int]:
-        """How many tasks each worker takes at once, by its address."""
-        found: Mapping[str, int] = self.client.nthreads()
+        """How many tasks each worker takes at once, by its address. Raises SchedulerLostError."""
+        try:
+            found: Mapping[str, int] = self.client.nthreads()
+        except (OSError, TimeoutError, CancelledError):
+            raise SchedulerLostError(LOST) from None
         return found
 
     def resources(self) -> Mapping[str, Mapping[str, float]]:
@@ -115,7 +133,7 @@ class Connection:
         except self.distributed.KilledWorker:
             return Part(wrong="every worker that was to judge it has died; Dask gave it up.")
         except (CancelledError, self.distributed.client.FutureCancelledError):
-            return Part(wrong="the connection to the scheduler was lost.")
+            return Part(wrong=LOST)
         except Exception as problem:
             return Part(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")
 
@@ -140,5 +158,5 @@ def _judge_there() -> Callable[[str], str]:
 
 def without_attnspec(address: str, told: str) -> UsageError:
     """The error of a worker that does not understand the question."""
-    return UsageError(f"the worker {address} cannot judge ({told}). Install attnspec {attnspec.__version__} in its "
-                      "environment.")
+    return UsageError(f"the worker {address} cannot judge ({told.rstrip('.')}). Install attnspec "
+                      f"{attnspec.__version__} in its environment.")

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
@@ -21,24 +21,6 @@ NAMED_ALIKE = frozenset({*OF_SUBJECTS, "einops", "pytest", "scipy", "tensorflow"
 """The modules whose distributions are known to have the same name."""
 
 _audited = [Surroundings()]
-_told_by_workers: list[Mapping[str, str]] = []
-
-
-@contextlib.contextmanager
-def asked_workers(missing: Mapping[str, str]) -> Iterator[None]:
-    """Whether a registered subject can be judged, the workers of a cluster have told: by its id, why none of them can;
-    empty if one can.
-    """
-    _told_by_workers.append(missing)
-    try:
-        yield
-    finally:
-        _told_by_workers.pop()
-
-
-def told_by_workers(subject: str) -> str | None:
-    """Why no worker can judge it, empty if one can; None where no workers were asked."""
-    return _told_by_workers[-1].get(subject, "no worker knows it.") if _told_by_workers else None
 
 
 def look_in(surroundings: Surroundings) -> None:
