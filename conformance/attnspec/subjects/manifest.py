@@ -29,8 +29,8 @@ from attnspec.subjects.declared import (
 from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
 from attnspec.subjects.needs import read_device, read_faster, read_made, read_variables
-from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.on_workers import told_by_workers
+from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, read_ends, read_versions
 
 FILE = "manifest.yaml"
