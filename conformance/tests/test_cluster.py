@@ -337,6 +337,27 @@ def test_a_scheduler_that_is_lost_costs_what_is_not_done(able: Answer, monkeypat
                             "sound/eager-attention.dtype-float32": Verdict.NOT_RUN}
 
 
+class KilledWorker(Exception):  # noqa: N818  (Dask's name)
+    """As Dask's."""
+
+
+class FutureCancelledError(Exception):
+    """As Dask's."""
+
+
+@pytest.mark.parametrize(("problem", "told"), [
+    (KilledWorker(), "workers died at it again and again, and Dask gave it up."),
+    (FutureCancelledError(), "the connection to the scheduler was lost."),
+    (ValueError("no room\nat all"), "its worker failed: ValueError: no room.")])
+def test_a_task_that_fails_says_why_in_a_sentence(problem: Exception, told: str) -> None:
+    distributed, future = ModuleType("distributed"), Future[str]()
+    distributed.KilledWorker = KilledWorker  # type: ignore[attr-defined]  # a stand-in
+    distributed.client = ModuleType("client")  # type: ignore[attr-defined]  # as above
+    distributed.client.FutureCancelledError = FutureCancelledError
+    future.set_exception(problem)
+    assert Connection(None, distributed).part(future) == Part(wrong=told)
+
+
 def test_short_pairs_are_dealt_several_at_a_time(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("naive", "eager", "online_blocks", "fused_blocks", "finite_minimum_bias", "padded_tiles", "split_keys")
     monkeypatch.setattr(sys.modules[__name__], "PLAN", replace(PLAN, targets=tuple(f"sound/{each}" for each in names)))

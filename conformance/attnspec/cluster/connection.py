@@ -131,7 +131,7 @@ class Connection:
         try:
             return decode(Part, json.loads(future.result()))
         except self.distributed.KilledWorker:
-            return Part(wrong="every worker that was to judge it has died; Dask gave it up.")
+            return Part(wrong="workers died at it again and again, and Dask gave it up.")
         except (CancelledError, self.distributed.client.FutureCancelledError):
             return Part(wrong=LOST)
         except Exception as problem:
