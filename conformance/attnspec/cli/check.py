@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
+from attnspec.cli.cluster import CLUSTER, carried, in_order
 from attnspec.cli.conclusion import Detail
 from attnspec.cli.github import GitHub
 from attnspec.cli.group import exit_code_of
@@ -43,11 +45,13 @@ from attnspec.cli.verdict_files import BADGE, JUNIT, verdict_files
 from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
 from attnspec.core.nouns import DType
 from attnspec.core.sizes import foretold, read_all
-from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES
 from attnspec.runner.judge import read_replay
 from attnspec.runner.session import Session
 from attnspec.runner.trial_jobs import TRIALS
+
+if TYPE_CHECKING:
+    from attnspec.cluster.carrier import ClusterCarrier
 
 
 @click.command()
@@ -55,6 +59,7 @@ from attnspec.runner.trial_jobs import TRIALS
 @selection
 @running
 @sharded
+@CLUSTER
 @VERBOSE
 @BASELINE
 @UPDATE
@@ -68,7 +73,8 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
     TARGET is a registered id (see `attnspec list`), package.module:function or path/to/file.py:function.
     """
-    return _judge(targets, options)
+    with carried(options) as carrier:
+        return _judge(targets, options, carrier=carrier)
 
 
 @click.command()
@@ -80,6 +86,7 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @selection
 @running
 @sharded
+@CLUSTER
 @VERBOSE
 @BASELINE
 @UPDATE
@@ -94,9 +101,10 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     options["must_take"] = options["sizes"] = ()
     named, is_whole = read_variants(options["variants"]), not (options["clauses"] or options["profiles"])
     options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
-    targets = remaining(judgeable(options["implementations"], libraries), without)
-    source = TRIALS if options["clauses"] or options["profiles"] else AUDIT
-    return _judge(targets, options, source, {LIBRARIES: libraries})
+    source = AUDIT if is_whole else TRIALS
+    with carried(options) as carrier:
+        targets = remaining(judgeable(options["implementations"], libraries), without)
+        return _judge(targets, options, source, {LIBRARIES: libraries}, carrier=carrier)
 
 
 @click.command()
@@ -114,11 +122,11 @@ def replay(line: str, **options: Given) -> int:
     item, recipe = read_replay(line)
     plan = plan_from([item.target], {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
     known_targets(plan)
-    return _run(Session(plan, command=typed(), recipe=recipe), Outputs.console().handlers())
+    return exit_code_of(Session(plan, command=typed(), recipe=recipe).run(Outputs.console().handlers()))
 
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
-           more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
+           more: Mapping[str, tuple[str, ...]] = MappingProxyType({}), *, carrier: ClusterCarrier | None) -> int:
     keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
@@ -136,8 +144,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     github = GitHub.of(outputs.console_stream, plan.implementations)
     handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *files, *github])]
-    return _run(Session(plan, workers=workers, command=typed(), source=source, sharing=sharing), handlers)
-
-
-def _run(session: Session, handlers: Sequence[Handler]) -> int:
-    return exit_code_of(session.run(handlers))
+    session = Session(plan, workers=workers, command=typed(), source=source, sharing=sharing, carrier=carrier)
+    result = session.run(handlers)
+    in_order(carrier, outputs.record, result)
+    return exit_code_of(result)

@@ -9,6 +9,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
+from attnspec.cli.cluster import CLUSTER, carried, in_order
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import MANY, SEED
 from attnspec.cli.options import (
@@ -65,6 +66,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    "[default: all; at effort quick in turn]")
 @running
 @sharded
+@CLUSTER
 @DEADLINE
 @IMPLEMENTATIONS
 @SPEC
@@ -80,12 +82,15 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     sharing = sharing_of(options)
     if sharing and against:
         raise UsageError("a shard cannot be compared with a whole run. Join the shards first: attnspec combine.")
-    plan = _plan(against, options)
-    known_targets(plan)
-    table = Table(outputs.console_stream, plan, outputs.places)
-    session = Session(plan, workers=workers, command=typed(), source=POWER, sharing=sharing)
-    console = [Visibly(table), Visibly(SubjectCounter(outputs.console_stream))]
-    return exit_code_of(session.run([*console, Together(outputs.kept)]))
+    with carried(options) as carrier:
+        plan = _plan(against, options)
+        known_targets(plan)
+        table = Table(outputs.console_stream, plan, outputs.places)
+        session = Session(plan, workers=workers, command=typed(), source=POWER, sharing=sharing, carrier=carrier)
+        console = [Visibly(table), Visibly(SubjectCounter(outputs.console_stream))]
+        result = session.run([*console, Together(outputs.kept)])
+        in_order(carrier, outputs.record, result)
+        return exit_code_of(result)
 
 
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:

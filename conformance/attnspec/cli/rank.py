@@ -7,12 +7,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
+from attnspec.cli.cluster import CLUSTER, carried, in_order
 from attnspec.cli.group import own_up
 from attnspec.cli.numbers import MANY, RANDOM, SEED_OR_RANDOM, WORKERS, Seconds
 from attnspec.cli.options import (
@@ -44,6 +45,9 @@ from attnspec.record.read import RunRecord, read_record
 from attnspec.record.visible import visible
 from attnspec.record.write import Mode, RecordWriter, StreamWriter, reopen
 from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
+
+if TYPE_CHECKING:
+    from attnspec.cluster.carrier import ClusterCarrier
 
 RECORD = Path("reports") / "run" / "rank.jsonl"  # not named by the time, so that the next start goes on with it
 DRAWN = 2**31
@@ -138,6 +142,7 @@ class KernelsAlone:
               help="Also write an HTML page that compares them.")
 @JSON
 @sharded
+@CLUSTER
 def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: Given) -> int:
     """Judge many kernels, and compare them: one line for each, as soon as it is known.
 
@@ -148,9 +153,10 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
     keep_apart({"--record": record, "--html": html})
     as_json, workers = options.pop("as_json"), options.pop("workers")
     stream = sys.stderr if as_json else sys.stdout
-    plan = _plan(targets, record, options, stream)
-    ranking = _Ranking(plan, record, workers, stream, is_json=as_json)
-    judged, result = ranking.run()
+    with carried(options) as carrier:
+        plan = _plan(targets, record, options, stream)
+        ranking = _Ranking(plan, record, workers, stream, is_json=as_json, carrier=carrier)
+        judged, result = ranking.run()
     if html:
         _write_page(judged, html, stream)
     return _conclude(judged, plan, result, record, stream)
@@ -182,6 +188,7 @@ class _Ranking:
     workers: int
     stream: TextIO
     is_json: bool
+    carrier: ClusterCarrier | None = None
 
     def run(self) -> tuple[RunRecord, Result | None]:
         """Judge what the record does not have; the record, and what the run came to, if there was anything to do."""
@@ -198,8 +205,10 @@ class _Ranking:
             click.echo(f"{done} of {plural(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
                        file=self.stream)
         mode = Mode.GO_ON if record else Mode.REPLACE
-        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed(), source=RANKING)
+        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed(), source=RANKING,
+                          carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
+        in_order(self.carrier, self.path, result)
         return read_record(self.path), result
 
     def _handlers(self, done: int, mode: Mode) -> list[Handler]:

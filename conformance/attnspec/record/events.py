@@ -108,6 +108,19 @@ class RunFinished:
 Done = ItemFinished | SubjectPut | BlockJudged | SubjectProbed | KernelRanked
 """How a job of a run ends."""
 
+Key = tuple[str, str, str]
+
+
+def key_of(event: Done) -> Key:
+    """Subject, part and dtype, which tell a job from all others of its run."""
+    if isinstance(event, ItemFinished):
+        outcome = event.outcome
+        return outcome.subject, outcome.clause, outcome.dtype.value
+    if isinstance(event, KernelRanked):
+        return event.subject, event.part, ""
+    return event.subject, event.part, event.dtype.value
+
+
 Event = RunStarted | SubjectKnown | ItemStarted | Done | RunFinished
 
 

@@ -17,8 +17,7 @@ from typing import TextIO
 from attnspec.core.errors import Place, RecordError, UsageError
 from attnspec.core.files import cannot_write, write_whole
 from attnspec.record.codec import to_line
-from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, RunStarted, SubjectKnown
-from attnspec.record.ranked import KernelRanked
+from attnspec.record.events import Done, Event, ItemStarted, RunStarted, SubjectKnown, key_of
 from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
 from attnspec.record.sharded import check_whole
 
@@ -196,18 +195,8 @@ class _Joint:
                                       "Judge both by the same spec.", where=Place(where.file))
 
     def _enter(self, event: Done, where: Place) -> None:
-        key = (*_of(event), self.environment)
+        key = (*key_of(event), self.environment)
         if key in self.judged:
-            raise DuplicateItemError(f"{'-'.join(_of(event))} was judged in the same environment at "
+            raise DuplicateItemError(f"{'-'.join(key_of(event))} was judged in the same environment at "
                                      f"{self.judged[key]} already. Leave one of the records out.", where=where)
         self.judged[key] = where
-
-
-def _of(event: Done) -> tuple[str, str, str]:
-    """Subject, part and dtype."""
-    if isinstance(event, ItemFinished):
-        outcome = event.outcome
-        return outcome.subject, outcome.clause, outcome.dtype.value
-    if isinstance(event, KernelRanked):
-        return event.subject, event.part, ""
-    return event.subject, event.part, event.dtype.value

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnspec.core.nouns import Verdict
 from attnspec.core.plan import Job, JobFailure, Plan
 from attnspec.record.codec import decode, from_line
-from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, SubjectKnown
+from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectKnown, key_of
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import JobSource
 from attnspec.runner.traces import end_workers, last_words
@@ -36,6 +36,7 @@ class Listener:
         self.interrupted = False
         self._source, self._items, self._plan, self._emit = source, items, plan, emit
         self._by_id = {item.id: item for item in items}
+        self._by_key = {(item.target, item.part, item.dtype): item for item in items}
         self._cards: dict[str, SubjectCard] = {}
         self._traces = Path()
         self._deaths = 0
@@ -87,6 +88,27 @@ class Listener:
         self._defect(str(excrepr))
         return True
 
+    def receive(self, events: Iterable[Event]) -> None:
+        """Take what a part of the run, carried out elsewhere, has recorded. What has ended is not taken again."""
+        for event in events:
+            if isinstance(event, SubjectKnown) and not event.broken:
+                self._introduce(event.card)
+            elif isinstance(event, ItemStarted) and self._awaited((event.subject, event.clause, event.dtype)):
+                self._emit(event)
+            elif isinstance(event, Done) and (job := self._awaited(key_of(event))):
+                self._finish(job, event)
+
+    def _awaited(self, key: Key) -> Job | None:
+        job = self._by_key.get(key)
+        return None if job in self.done else job
+
+    def give_up(self, jobs: Iterable[Job], reason: str, defects: Iterable[str] = ()) -> None:
+        """Of those of these jobs that have not ended nothing will be known, and why."""
+        for defect in defects:
+            self._defect(defect)
+        for job in [job for job in jobs if job not in self.done]:
+            self._lose(job, JobFailure(reason))
+
     def missing(self) -> list[Job]:
         """The jobs that have not ended."""
         return [item for item in self._items if item not in self.done]
@@ -110,7 +132,9 @@ class Listener:
     def _know(self, properties: Mapping[str, object]) -> None:
         if "attnspec-card" not in properties:
             return
-        card = decode(SubjectCard, json.loads(str(properties["attnspec-card"])))
+        self._introduce(decode(SubjectCard, json.loads(str(properties["attnspec-card"]))))
+
+    def _introduce(self, card: SubjectCard) -> None:
         if self._cards.get(card.id) != card:
             self._cards[card.id] = card
             self._emit(SubjectKnown(card))

@@ -25,11 +25,12 @@ from attnspec.core.paths import portable_argument
 from attnspec.core.plan import Job, Plan
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
+from attnspec.runner.carrier import Carrier
 from attnspec.runner.environment import environment, prepared
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
-from attnspec.runner.shards import Sharing
+from attnspec.runner.shards import Share
 from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.runner.watch import watching
 from attnspec.spec.clause import Spec
@@ -48,7 +49,9 @@ _UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to. `defects` are failures of attnspec itself, to be shown and reported."""
+    """What a run came to. `done` is in the order of the plan. `defects` are failures of attnspec itself, to be shown
+    and reported.
+    """
 
     exit_code: int
     done: tuple[Done, ...]
@@ -66,7 +69,8 @@ class Session:
     """How to run a plan: with how many workers, and what is carried out.
 
     source: the engine's trials unless another is named.  engine, recipe: for trials, by which engine, and, to replay,
-    on which one case.  sharing: which part of the run this is; None: all of it.
+    on which one case.  sharing: which part of the run this is; None: all of it.  carrier: what carries out the jobs
+    elsewhere; None: workers of this process do.
     """
 
     plan: Plan
@@ -75,7 +79,8 @@ class Session:
     engine: str = ENGINE
     recipe: str = ""
     source: str = TRIALS
-    sharing: Sharing | None = None
+    sharing: Share | None = None
+    carrier: Carrier | None = None
 
     def run(self, handlers: Sequence[Handler]) -> Result:
         """Carry out every job of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
@@ -89,7 +94,8 @@ class Session:
             listener = Listener(source, items, self.plan, emit)
             self._work(listener, items, Path(folder))
             listener.close(INTERRUPTED if listener.interrupted else UNREACHED)
-            return self._footer(source, listener, emit, time.perf_counter() - began)
+            done = tuple(listener.done[item] for item in items)
+            return self._footer(source, listener, done, emit, time.perf_counter() - began)
 
     @property
     def _plan(self) -> Plan:
@@ -100,15 +106,14 @@ class Session:
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)),
-            environment=environment(self.workers, self.plan.device),
+            environment=self.carrier.environment if self.carrier else environment(self.workers, self.plan.device),
             clauses=(), planned=Counter(item.target for item in items),
             spec_added=tuple(map(portable_argument, spec.added)),
             baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "", must_take=self.plan.must_take,
             sizes=self.plan.sizes)
 
-    def _footer(self, source: JobSource[Any], listener: Listener, emit: Callable[[Event], None],
-                seconds: float) -> Result:
-        done = tuple(listener.done.values())
+    def _footer(self, source: JobSource[Any], listener: Listener, done: tuple[Done, ...],
+                emit: Callable[[Event], None], seconds: float) -> Result:
         end = source.conclude(done, interrupted=listener.interrupted)
         code = CANNOT_RUN if listener.defects else end.exit_code  # where attnspec itself failed, nobody can say
         emit(RunFinished(_now(), seconds, end.counts, code, listener.interrupted))
@@ -116,6 +121,10 @@ class Session:
 
     def _work(self, listener: Listener, items: Sequence[Job], folder: Path) -> None:
         """One pytest, whose workers import no subject; and one more for what was on trial when a worker died."""
+        if self.carrier:
+            with _termination_interrupts():
+                self.carrier.carry_out(listener, self._plan, self.source, items)
+            return
         self._work_on(listener, folder / "first", [item.id for item in items] if self.sharing else ())
         if listener.to_repeat and not listener.interrupted:
             self._work_on(listener, folder / "again", [item.id for item in listener.to_repeat])

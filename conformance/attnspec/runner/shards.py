@@ -49,15 +49,39 @@ class Sharing:
         return dealt(costs, self.shard.count)
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A part of a run by what it has, whatever the other parts are."""
+
+    groups: frozenset[Group]
+
+    def of(self, jobs: Sequence[J]) -> tuple[J, ...]:
+        """The jobs of these groups, in the order of the run."""
+        return tuple(job for job in jobs if _group(job) in self.groups)
+
+    def marked(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:  # noqa: ARG002
+        """The header as it is."""
+        return header
+
+
+Share = Sharing | Named
+
+
+def groups_of(jobs: Sequence[J]) -> Mapping[Group, Sequence[J]]:
+    """What stays together, in the order of the run."""
+    found: dict[Group, list[J]] = {}
+    for job in jobs:
+        found.setdefault(_group(job), []).append(job)
+    return found
+
+
 def _group(job: Job) -> Group:
     return job.target, job.dtype
 
 
 def _costs(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
     """Of each group, its seconds in the earlier record; of one that it has not, as many a job as of all others."""
-    counts: dict[Group, int] = {}
-    for job in jobs:
-        counts[_group(job)] = counts.get(_group(job), 0) + 1
+    counts = {group: len(of_one) for group, of_one in groups_of(jobs).items()}
     known = sum(counts[group] for group in counts if group in seconds)
     each = sum(seconds[group] for group in counts if group in seconds) / known if known else 1.0
     return {group: seconds.get(group, each * count) for group, count in counts.items()}

@@ -29,6 +29,7 @@ from attnspec.subjects.declared import (
 from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
 from attnspec.subjects.needs import read_device, read_faster, read_made, read_variables
+from attnspec.subjects.on_workers import told_by_workers
 from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, read_ends, read_versions
 
@@ -135,7 +136,8 @@ class Registered:
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        return self.not_here or self.library.missing or self._lacking
+        told = told_by_workers(self.id)
+        return (self.not_here or self.library.missing or self._lacking) if told is None else told
 
     @property
     def _lacking(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,3 +34,20 @@ def write_record(path: Path, *events: Event) -> Path:
         writer.handle(event)
     writer.shutdown()
     return path
+
+
+TIMES = frozenset({"started", "finished", "seconds"})
+"""What of a line is a time."""
+
+
+def lines_but_for_times(path: Path) -> list[Any]:
+    """The lines of a record, in order, without times, and without the command and the number of workers."""
+    lines = [_untimed(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    header = lines[0]
+    return [{**header, "command": (), "environment": {**header["environment"], "workers": ""}}, *lines[1:]]
+
+
+def _untimed(thing: Any) -> Any:  # noqa: ANN401  (what JSON holds)
+    if isinstance(thing, dict):
+        return {name: _untimed(value) for name, value in thing.items() if name not in TIMES}
+    return [_untimed(each) for each in thing] if isinstance(thing, list) else thing

@@ -1,0 +1,89 @@
+"""`--cluster`: the same run, whose jobs the workers of a cluster carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+from click.core import ParameterSource
+
+from attnspec.cluster.address import ClusterAddress, read_address
+from attnspec.core.errors import UsageError
+from attnspec.core.plan import Plan
+from attnspec.record.order import put_in_order
+from attnspec.runner.session import Result
+from attnspec.subjects.on_workers import asked_workers
+
+if TYPE_CHECKING:
+    from attnspec.cluster.carrier import ClusterCarrier
+
+Given: TypeAlias = Any  # what click hands over
+
+
+class ClusterType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
+    """The address of a cluster."""
+
+    name = "cluster"
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> ClusterAddress:
+        """The address."""
+        try:
+            return value if isinstance(value, ClusterAddress) else read_address(value)
+        except UsageError as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
+CLUSTER = click.option("--cluster", default=None, type=ClusterType(), metavar="ADDRESS",
+                       help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its scheduler, or local:N "
+                            "for N workers here.")
+
+
+@contextmanager
+def carried(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
+    """What `CLUSTER` adds to a command, taken out of its options: the connection, while the command runs.
+
+    Whether a subject can be judged, its workers are asked. Raises UsageError for a cluster that cannot judge.
+    """
+    address = options.pop("cluster")
+    if address is None:
+        yield None
+        return
+    _refuse_other_division(options)
+    from attnspec.cluster.carrier import ClusterCarrier  # noqa: PLC0415  (weight: hypothesis and distributed)
+    from attnspec.cluster.connection import connected  # noqa: PLC0415  (as above)
+    from attnspec.cluster.messages import Question  # noqa: PLC0415  (as above)
+    from attnspec.cluster.workforce import Workforce, resources_for  # noqa: PLC0415  (as above)
+    from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
+
+    plan = _what_is_named(options)
+    digest = load_spec(plan.spec, plan.spec_add).digest
+    with connected(address, resources_for(plan.device)) as connection:
+        workforce = Workforce(connection, Question(plan, str(Path.cwd())), digest)
+        workforce.begin()
+        with asked_workers(workforce.missing()):
+            yield ClusterCarrier(connection, workforce, lambda line: click.echo(line, err=True))
+
+
+def _refuse_other_division(options: Mapping[str, Given]) -> None:
+    if options.get("shard"):
+        raise UsageError("--cluster divides the run itself. Leave out --shard.")
+    if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
+        raise UsageError("--cluster says who works. Leave out -n.")
+
+
+def _what_is_named(options: Mapping[str, Given]) -> Plan:
+    """A plan without targets that names what workers must have: places, and where subjects live."""
+    folders = tuple(str(Path(folder).absolute()) for folder in options.get("implementations", ()))
+    spec, baseline = options.get("spec", ""), options.get("baseline")
+    return Plan((), implementations=folders, spec=str(Path(spec).absolute()) if spec else "",
+                spec_add=tuple(options.get("spec_add", ())), python=options.get("python", ""),
+                host=options.get("host", ""), device=options.get("device", ""), baseline=str(baseline or ""))
+
+
+def in_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
+    """What came from many workers, in the order of the plan."""
+    if carrier and record:
+        put_in_order(record, result.done)

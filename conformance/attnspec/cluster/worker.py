@@ -1,0 +1,120 @@
+"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import attnspec
+from attnspec.cluster.messages import Answer, Part, Question, Task
+from attnspec.core.errors import AttnspecError
+from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.record.codec import decode, encode
+from attnspec.runner.environment import environment
+from attnspec.spec.load import load_spec
+from attnspec.subjects.installed import is_installed, look_in
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import registered
+
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.part import main; main()"
+"""The process sees what its worker sees, and no variable tells it so: subjects' own interpreters would heed that."""
+
+_OF_DASK = frozenset({"MALLOC_TRIM_THRESHOLD_"})
+"""What Dask's nannies set in a worker: memory goes back to the system at once, which makes a judge's many small arrays
+take three times as long.
+"""
+
+_LAST_PRINTED = 2000
+"""Characters of what a process printed that ended without a result."""
+
+_running: dict[str, list[subprocess.Popen[bytes]]] = {}
+
+
+def answer(question: Question) -> Answer:
+    """What is here. What goes wrong is an answer, too."""
+    plan, folder = _from(question), Path(question.folder)
+    if absent := tuple(_absent(plan)):
+        return Answer(attnspec.__version__, absent=absent)
+    try:
+        look_in(plan.surroundings({}))
+        known = registered(plan.implementations)
+        wanted = plan.targets or tuple(known)
+        return Answer(
+            attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, environment(1, plan.device),
+            missing={target: _missing(target, known, folder) for target in wanted},
+            releases={target: known[target].library.version for target in wanted if target in known})
+    except AttnspecError as problem:
+        return Answer(attnspec.__version__, wrong=str(problem))
+
+
+def _from(question: Question) -> Plan:
+    """The plan with its relative names as they are meant in the client's folder: this process stands elsewhere."""
+    plan, folder = question.plan, Path(question.folder)
+    return replace(plan, spec_add=tuple(str(folder / name) for name in plan.spec_add),
+                   baseline=str(folder / plan.baseline) if plan.baseline else "")
+
+
+def _absent(plan: Plan) -> Iterator[str]:
+    for name in filter(None, (*plan.implementations, plan.spec, *plan.spec_add, plan.baseline)):
+        if not Path(name).exists():
+            yield name
+
+
+def _missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
+    """Why a target cannot be judged here, as far as that is known without importing it."""
+    if target in known:
+        return known[target].missing
+    place, _, _ = target.rpartition(":")
+    if target.startswith((FAULT, SOUND)) or not place:
+        return ""
+    if place.endswith(".py"):
+        return "" if (folder / place).is_file() else f"there is no file {place} in {folder} on any worker's machine."
+    top = place.partition(".")[0]
+    is_here = (folder / top).is_dir() or (folder / f"{top}.py").is_file() or is_installed(top)
+    return "" if is_here else f"no worker can import {top}."
+
+
+def judge_text(task: str) -> str:
+    """As `judge`, in JSON."""
+    return json.dumps(encode(judge(decode(Task, json.loads(task)))))
+
+
+def judge(task: Task) -> Part:
+    """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
+    with tempfile.TemporaryDirectory(prefix="attnspec-") as scratch, tempfile.TemporaryFile() as printed:
+        result = Path(scratch) / "part.json"
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE, stdout=printed,
+            stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch,
+            env={name: value for name, value in os.environ.items() if name not in _OF_DASK})
+        _running.setdefault(task.run, []).append(process)
+        _hand_over(process, task)
+        process.wait()
+        _running[task.run].remove(process)
+        if result.is_file():
+            return decode(Part, json.loads(result.read_text(encoding="utf-8")))
+        printed.seek(0)
+        told = printed.read().decode("utf-8", "replace")[-_LAST_PRINTED:]
+        return Part(wrong=f"its process ended with exit code {process.returncode} and no result.\n{told}".strip())
+
+
+def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:
+    """The pipe stays open: its end is the end of this worker."""
+    assert process.stdin is not None  # a pipe
+    try:
+        process.stdin.write(json.dumps(encode(task)).encode() + b"\n")
+        process.stdin.flush()
+    except BrokenPipeError:  # how it ended, its exit code tells
+        pass
+
+
+def stop(run: str) -> None:
+    """End what of a run is being judged here: its client has left."""
+    for process in _running.get(run, ()):
+        process.terminate()
