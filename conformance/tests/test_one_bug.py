@@ -159,7 +159,7 @@ def located(failure: Outcome, text: str, case: str = "") -> Outcome:
     return replace(failure, evidence=replace(seen, located=text, case=case or seen.case))
 
 
-def test_what_begins_at_a_size_is_the_fault_whose_stage_its_read_outs_blame() -> None:
+def test_what_begins_at_a_size_is_the_fault_of_the_stage_that_is_blamed() -> None:
     fault = Likeness("window_left_one_wider", "window", "A window keeps one key more.", "", 2, 2)
     one, [other] = outcome(Verdict.VIOLATED, "a.x", seen=replace(SEEN, like=(fault,))), begun("S ≥ 5")
     [group] = explanations([one, located(other, "a query attends to keys that the window excludes (window)")])
@@ -170,7 +170,7 @@ def test_what_begins_at_a_size_is_the_fault_whose_stage_its_read_outs_blame() ->
 
 @pytest.mark.parametrize(("case", "groups"), [("T=1 S=2 D=3 Dv=4 float32", 1), ("T=1 S=2 D=3 Dv=3 float32", 2),
                                               ("T=1 S=2 D=3 float32", 2)])
-def test_what_nothing_explains_is_of_the_bug_that_fails_where_its_case_lies(case: str, groups: int) -> None:
+def test_what_nothing_explains_is_of_the_bug_that_fails_at_its_case(case: str, groups: int) -> None:
     known = begun("D ≠ Dv", "D ≠ Dv")
     unknown = located(outcome(Verdict.VIOLATED, "a.z", seen=SEEN), "no small test input shows it", case)
     assert len(explanations([*known, unknown])) == groups

@@ -150,8 +150,6 @@ def _of_call(problem: Problem | LayerProblem) -> Sizes:
 
 def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
     """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
-    arrays = [problem.query, problem.key, problem.value]
-    if isinstance(problem, Problem) and problem.grad_output is not None:
-        arrays.append(problem.grad_output)
-    is_plain = all(array.flags.c_contiguous for array in arrays)
+    arrays = (problem.query, problem.key, problem.value, problem.given.get(GRAD))
+    is_plain = all(array is None or array.flags.c_contiguous for array in arrays)
     return "" if is_plain else f"{because}, so it is not asked about their layout"
