@@ -53,7 +53,7 @@ ERRORS = [
      "own.yaml:13: a layer does not show 'weights': its values pass through a projection. "
      "Observe output or returned_weights."),
     ("a transform of attention of a layer", {"given": LAYER, "runs": "original: [{repeat_keys: {}}]"},
-     "own.yaml:11: 'repeat_keys' is not a known transform."),
+     "own.yaml:11: the transform 'repeat_keys' is for attention's problems. Give the clause a problem of such a kind."),
     ("a problem that is in parts already",
      {"runs": "original: [{split: {along: batch}}, {repeat_keys: {}}]"},
      "own.yaml:11: the transform 'split' takes the problem apart and must be the last of its run."),

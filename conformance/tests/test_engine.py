@@ -16,7 +16,8 @@ from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Panel, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import summon
+from attnspec.engine.subject_run import SubjectRun, summon
+from attnspec.faults.subject import own_subject
 from attnspec.numerics import screen
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
@@ -28,6 +29,7 @@ from attnspec.trials.judging import Violated
 from attnspec.trials.memory import REMEMBERED, Memory
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.relations import SCREENED
+from helpers.law import checks
 from helpers.places import SMALL_SPEC
 
 CLAUSE = '''  - id: own.{name}
@@ -212,12 +214,22 @@ def test_a_subject_that_raises_errored_with_the_case_and_the_traceback(folder: P
     ("masked", "takes no mask"),
     ("shown", "takes no mask"),
     ("layer", "it is not a layer: it has no projections"),
-    ("many_keys", "the subject's declared limits exclude every shape that this clause needs"),
+    ("many_keys", "no size that is drawn at this effort has what the clause asks for under `given`"),
     ("switches", "it declares no variant")])
 def test_what_cannot_be_put_to_a_subject_is_inapplicable_and_says_why(folder: Path, clause: str, reason: str) -> None:
     outcome = judged(folder, clause)
     assert outcome.verdict is Verdict.INAPPLICABLE
     assert outcome.reason.endswith(reason)
+
+
+def test_what_declared_limits_exclude_is_inapplicable_and_says_so() -> None:
+    naive = own_subject("sound/naive")
+    limits = replace(naive.declaration.limits, single_head=True)
+    single = replace(naive, declaration=replace(naive.declaration, limits=limits))
+    run = SubjectRun(single, Plan((single.id,), effort=Effort.QUICK), lambda _: None)
+    outcome = run.try_clause(checks()["attention.heads_are_independent"], DType.FLOAT32)
+    assert (outcome.verdict, outcome.reason) == (
+        Verdict.INAPPLICABLE, "the subject's declared limits exclude every shape that this clause needs")
 
 
 def test_a_dtype_that_is_not_supported_is_inapplicable(folder: Path) -> None:
@@ -242,8 +254,8 @@ def test_where_every_case_says_nothing_no_claim_is_made(folder: Path) -> None:
 def test_what_the_bound_does_not_cover_is_told_as_nobody_s_fault(folder: Path) -> None:
     outcome = judged(folder, "long_sums", "sums_in_bfloat16", DType.BFLOAT16)
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.NO_CLAIM, "none of the 15 cases could be judged, since rounding or overflow may change their right "
-                          "answers by any amount")
+        Verdict.NO_CLAIM, "none of the 15 cases could be judged, since no entry that the clause is about is in them, "
+                          "or rounding or overflow may change its value by any amount")
 
 
 # --- again
