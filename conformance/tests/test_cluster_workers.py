@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +24,20 @@ from attnspec.cluster.messages import Part, Question, Task
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
+from attnspec.record.codec import encode
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.trial_jobs import TRIALS, with_engine
 from helpers.records import lines_but_for_times
 
 WHAT = ("sound/naive", "numpy/attention", "--clause", "attention.shape", "--dtype", "float32", "--effort", "glance")
-SLOW = "import time\n\n\ndef attend(query, key, value):\n    time.sleep(600)\n"
+SLOW = """import time
+from pathlib import Path
+
+
+def attend(query, key, value):
+    Path(__file__).with_name("begun").touch()
+    time.sleep(600)
+"""
 PLAN = Plan(("numpy/attention",), clauses=("attention.shape",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
 
 
@@ -72,12 +81,51 @@ def test_a_part_of_a_run_is_ended_where_its_client_leaves(tmp_path: Path) -> Non
     slow = task(replace(PLAN, targets=("slow.py:attend",)), tmp_path)
     judging = threading.Thread(target=lambda: parts.append(worker.judge(slow)))
     judging.start()
-    while judging.is_alive():
-        worker.stop("another run")
-        worker.stop("a run")
-        judging.join(0.5)
-    assert parts[0].lines == ()
-    assert parts[0].wrong
+    wait_until((tmp_path / "begun").exists)
+    worker.stop("another run")
+    judging.join(0.5)
+    assert judging.is_alive()
+    worker.stop("a run")
+    judging.join(60)
+    assert parts == [Part(wrong="it was interrupted.")]
+
+
+def test_a_part_of_a_run_ends_with_its_worker(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    slow = json.dumps(encode(task(replace(PLAN, targets=("slow.py:attend",)), tmp_path)))
+    code = "from attnspec.cluster import worker; import sys; worker.judge_text(sys.argv[1])"
+    with ended([judging := subprocess.Popen([sys.executable, "-c", code, slow], env=with_path())]):
+        part = child_of(judging)
+        wait_until((tmp_path / "begun").exists)
+        judging.kill()
+        wait_until(lambda: not is_alive(part))
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Fail where it does not come to hold in this time."""
+    latest = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < latest
+        time.sleep(0.05)
+
+
+def is_alive(process: str) -> bool:
+    """Whether it runs; one that has ended and is not waited for does not."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", process], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+def child_of(process: subprocess.Popen[bytes]) -> str:
+    """The id of the process that it has started, as soon as there is one."""
+    while not (found := subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True,
+                                       check=False).stdout.split()):
+        time.sleep(0.05)
+    return found[0]
+
+
+def with_path() -> dict[str, str]:
+    """The environment of a process that sees what the tests see: the package may not be installed."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def words_of(*words: str) -> list[str]:
@@ -110,18 +158,14 @@ def ended(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
 
 
 def start_worker(scheduler: str, folder: Path) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(filter(None, sys.path))  # the tests' own: the package may not be installed
     return subprocess.Popen(words_of("worker", scheduler, "--nthreads", "1", "--no-nanny", "--no-dashboard",
                                      "--local-directory", str(folder)),
-                            env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.DEVNULL)
+                            env=with_path(), stderr=subprocess.DEVNULL)
 
 
 def kill_at_work(process: subprocess.Popen[bytes]) -> None:
     """SIGKILL, as soon as it judges something."""
-    import psutil
-
-    while not psutil.Process(process.pid).children():
-        time.sleep(0.01)
+    child_of(process)
     os.kill(process.pid, signal.SIGKILL)
 
 

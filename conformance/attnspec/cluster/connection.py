@@ -103,7 +103,8 @@ class Connection:
 
     def resources(self) -> Mapping[str, Mapping[str, float]]:
         """What each worker declares."""
-        return {address: each.get("resources", {}) for address, each in self.client.scheduler_info()["workers"].items()}
+        told = self.client.scheduler_info(n_workers=-1)["workers"]  # some releases tell of five workers unless asked
+        return {address: each.get("resources", {}) for address, each in told.items()}
 
     def ask(self, question: Question, workers: list[str]) -> Mapping[str, Answer | str]:
         """What each of these workers answers; of one that cannot, why. One that has died meanwhile is left out."""
