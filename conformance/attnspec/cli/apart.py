@@ -37,10 +37,12 @@ def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | s
 def _spare(option: str, path: Path) -> None:
     """Raise UsageError for a file with something in it that no such option has written."""
     what, begin = _BEGIN.get(option, ("", b""))
-    with contextlib.suppress(OSError):  # not there, or not to be read: whoever writes it says why it cannot
-        found = path.read_bytes()[: len(begin)] if path.is_file() else b""
-        if found and not begin.startswith(found):
-            raise UsageError(f"{option} {path} would write over a file that is not {what}. Name another, or delete it.")
+    found = b""
+    if path.is_file():
+        with contextlib.suppress(OSError), path.open("rb") as file:  # whoever writes it says why it cannot
+            found = file.read(len(begin))
+    if not begin.startswith(found):
+        raise UsageError(f"{option} {path} would write over a file that is not {what}. Name another, or delete it.")
 
 
 def _file(path: Path | str) -> object:

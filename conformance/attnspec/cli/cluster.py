@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 from click.core import ParameterSource
 
-from attnspec.cluster.address import ClusterAddress, read_address
+from attnspec.cli.numbers import Read
+from attnspec.cluster.address import read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.plan import Plan
 from attnspec.record.order import put_in_order
@@ -23,20 +24,7 @@ if TYPE_CHECKING:
 Given: TypeAlias = Any  # what click hands over
 
 
-class ClusterType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
-    """The address of a cluster."""
-
-    name = "cluster"
-
-    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> ClusterAddress:
-        """The address."""
-        try:
-            return value if isinstance(value, ClusterAddress) else read_address(value)
-        except UsageError as wrong:
-            self.fail(str(wrong), param, ctx)
-
-
-CLUSTER = click.option("--cluster", default=None, type=ClusterType(), metavar="ADDRESS",
+CLUSTER = click.option("--cluster", default=None, type=Read("cluster", read_address), metavar="ADDRESS",
                        help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its scheduler, or local:N "
                             "for N workers here.")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import click
 
 from attnspec.core.errors import UsageError
-from attnspec.core.shard import Shard, read_shard
 from attnspec.record.codec import LARGEST
 
 Given: TypeAlias = Any  # what click hands over
@@ -41,15 +41,16 @@ WORKERS = Whole(1, 1024)
 MANY = Whole(1, 10**9)
 
 
-class ShardType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
-    """One of so many parts, such as 2/5."""
+class Read(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
+    """What a text is read as; what is wrong with it is told of its option."""
 
-    name = "shard"
+    def __init__(self, name: str, read: Callable[[str], object]) -> None:
+        self.name, self._read = name, read
 
-    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
-        """The shard."""
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+        """What it is read as."""
         try:
-            return value if isinstance(value, Shard) else read_shard(value)
+            return self._read(value) if isinstance(value, str) else value
         except UsageError as wrong:
             self.fail(str(wrong), param, ctx)
 

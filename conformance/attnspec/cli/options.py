@@ -14,12 +14,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
-from attnspec.cli.numbers import SEED, WORKERS, Seconds, ShardType
+from attnspec.cli.numbers import SEED, WORKERS, Read, Seconds
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.core.shard import read_shard
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.runner.shards import Sharing
@@ -99,7 +100,7 @@ DEVICE = click.option("--device", default="", metavar="NAME",
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
-SHARD = click.option("--shard", default=None, type=ShardType(), metavar="I/N",
+SHARD = click.option("--shard", default=None, type=Read("shard", read_shard), metavar="I/N",
                      help="Only the I-th of N parts of the run, which several machines divide. `combine` joins them.")
 TIMINGS = click.option("--timings", metavar="RECORD", type=click.Path(path_type=Path, dir_okay=False),
                        help="With --shard: an earlier record, whose seconds decide who gets what.")

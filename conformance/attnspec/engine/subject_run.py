@@ -271,7 +271,8 @@ class SubjectRun:
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
-        if wrong := of_wrong_clause(trial, recipe, self.plan.spec_add):
+        allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
+        if allowed and (wrong := of_wrong_clause(trial, recipe, self.plan.spec_add)):
             return replace(evidence, explained=wrong, begins="")
         if evidence.measured and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):

@@ -64,14 +64,10 @@ def claimed(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list
     breaks them without another bug. Those that are left come last, under no cause.
     """
     first = next((group.cause.says for group in groups[:1] if group.cause), "")
-    mine = tuple(each for each in unexplained if each.evidence and is_met(_capital(first), each.evidence.case))
+    mine = tuple(each for each in unexplained if each.evidence and is_met(first, each.evidence.case))
     rest = tuple(each for each in unexplained if each not in mine)
-    whole = [replace(group, failures=(*group.failures, *(mine if group is groups[0] else ()))) for group in groups]
-    return [*whole, Explained(None, rest)] if rest else whole
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
+    whole = [replace(group, failures=(*group.failures, *mine)) for group in groups[:1]]
+    return [*whole, *groups[1:], *([Explained(None, rest)] if rest else [])]
 
 
 def _merged(pile: Sequence[Explained]) -> Explained:

@@ -19,7 +19,6 @@ from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import HELD, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, of_input
 from attnspec.subjects.described import Described
-from attnspec.subjects.packed import Packed
 
 _FORM = "attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)"
 _GIVEN = ("query", *HELD, GRAD)
@@ -81,20 +80,15 @@ def grad_given(problem: Problem, declaration: Declaration) -> Array:
     return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
 
 
-def call_of_framework(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits) -> Call:
-    """A call that a framework differentiates: output and gradients come back; grad (B,H,T,Dv)."""
-    inputs, n = inputs_of(problem, limits), problem.sizes
-    arrays = {name: getattr(problem, name) for name in ("query", *HELD)}
-    shapes = ((n.B, n.H, n.T, n.Dv), *(np.shape(getattr(problem, name)) for name in inputs))
-    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
+def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
+                      limits: Limits) -> Call:
+    """A call that a framework differentiates: output and gradients come back.
 
-
-def call_of_packed(problem: Problem, packed: Packed, grad: Array, limits: Limits) -> Call:
-    """The same of a packed function; grad (Nq,H,Dv)."""
+    arrays: query (B,H,T,D), key and value in the form that the function takes.  grad: (B,H,T,Dv), or as the output is.
+    """
     inputs = inputs_of(problem, limits)
-    arrays = {name: getattr(packed, name) for name in ("query", *HELD)}
-    shapes = (packed.output_shape, *(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs))
-    return Call(arrays, {**packed.given, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
+    shapes = (grad.shape, *(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs))
+    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
 
 
 def call_of_backward(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits,

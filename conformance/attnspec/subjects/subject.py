@@ -23,7 +23,6 @@ from attnspec.subjects.backward import (
     BackwardPass,
     call_of_backward,
     call_of_framework,
-    call_of_packed,
     can_differentiate,
     grad_given,
 )
@@ -188,7 +187,8 @@ class Subject:
     def _spread_gradients(self, problem: Problem, packed: Packed) -> Answer:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
-        answer = self._called(call_of_packed(problem, packed, grad, self.declaration.limits))
+        answer = self._called(call_of_framework(problem, _inputs(packed), packed.given, grad,
+                                                self.declaration.limits))
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> Answer:
@@ -218,7 +218,7 @@ class Subject:
         keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
         if self.backward is None:
-            return self._called(call_of_framework(problem, keywords, grad, limits))
+            return self._called(call_of_framework(problem, _inputs(problem), keywords, grad, limits))
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
         kept = {OUTPUT: forward.output, LSE: forward.lse}
