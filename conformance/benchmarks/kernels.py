@@ -17,6 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import attnspec
@@ -25,10 +26,13 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.keywords import OFF
-from attnspec.core.nouns import Kind
+from attnspec.core.nouns import Kind, Level
 from attnspec.faults import sound
 from attnspec.faults.catalogue import ALL, FURTHER_PROFILES, declaration_of
 from attnspec.record.read import read_record
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import Refutations, read_refutations
 
 PACKAGE = "pieces"
 """How the copy of the catalogue is called."""
@@ -62,11 +66,25 @@ def kernels(count: int, seed: int) -> Mapping[str, tuple[str, str]]:
     files = [path for path in sorted(CHEATS.glob("*.py")) if _is_plain(path)]
     cheats = {f"cheat_{path.stem}": (_cheat(path), "violated") for path in files}
     dense = [fault for fault in ALL if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE
-             and not fault.backward and fault.other_path is None]
+             and not fault.backward and not fault.made and fault.other_path is None
+             and (fault.planted or _breaks_a_must(fault.name))]
     chosen = random.Random(seed).sample(dense, max(0, min(len(dense), count - len(right) - len(cheats))))
     wrong = {f"fault_{fault.name}": (_text(fault.story, "catalogue", "CATALOGUE", fault.name, declaration_of(fault)),
                                      "violated") for fault in chosen}
     return {**right, **cheats, **wrong}
+
+
+def _breaks_a_must(fault: str) -> bool:
+    """Whether a check of the function alone ends with exit code 1."""
+    law, refutations = _law()
+    found = refutations.of_fault(fault)
+    return any(clause.id in found for clause in law.clauses if clause.level is Level.MUST)
+
+
+@cache
+def _law() -> tuple[Spec, Refutations]:
+    law = load_spec()
+    return law, read_refutations(law)
 
 
 def _sound(name: str) -> str:

@@ -64,8 +64,8 @@ def backward_of(described: Described | None, name: str) -> BackwardPass | None:
 
 def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
-    is_fit = declaration.kind is Kind.ATTENTION and declaration.form in {Form.DENSE, Form.PACKED}
-    return bool(declaration.lift) and is_fit
+    forms = {Kind.ATTENTION: {Form.DENSE, Form.PACKED}, Kind.LAYER: {Form.DENSE}}
+    return bool(declaration.lift) and declaration.form in forms.get(declaration.kind, ())
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
@@ -81,12 +81,13 @@ def grad_given(problem: Problem, declaration: Declaration) -> Array:
 
 
 def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
-                      limits: Limits) -> Call:
+                      limits: Limits, once: frozenset[str] = frozenset()) -> Call:
     """A call that a framework differentiates: output and gradients come back.
 
     arrays: query (B,H,T,D), key and value in the form that the function takes.  grad: (B,H,T,Dv), or as the output is.
+    once: inputs of which the query serves, too, so that its gradient is theirs.
     """
-    inputs = inputs_of(problem, limits)
+    inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
     shapes = (grad.shape, *(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs))
     return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
 

@@ -16,6 +16,8 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 
+PARTS = ("query", "key", "value")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
@@ -41,6 +43,31 @@ class Lowered:
         B, H, T = self.sizes.B, self.sizes.H, self.sizes.T
         heads = output[..., : H * self.value_width].reshape(B, T, H, self.value_width)
         return heads.swapaxes(1, 2)[..., : self.sizes.Dv]
+
+    @property
+    def of_one_input(self) -> frozenset[str]:
+        """The inputs that are the query itself."""
+        return frozenset(name for name in PARTS[1:] if getattr(self, name) is self.query)
+
+    def output_of(self, heads: Array) -> Array:
+        """An array (B,H,T,Dv) that lies as attention's output does, as the layer's (B,T,M)."""
+        return _side_by_side(heads, self.value_width, self.output_shape[2])
+
+    def heads_of_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Gradients of the layer's inputs, (B,T,M) and its like, as those of attention, (B,H,T,D) and its like: each
+        column of an input is an entry of one head. Those of other inputs stay as they are.
+        """
+        n, found = self.sizes, dict(gradients)
+        if self.of_one_input:
+            thirds = found["query"].reshape(n.B, n.T, n.H, 3, self.head_width // 3)
+            found.update({name: thirds[..., part, :] for part, name in enumerate(PARTS)})
+        else:
+            heads = {"query": (n.H, self.head_width), "key": (n.Hkv, self.head_width),
+                     "value": (n.Hkv, self.value_width)}
+            found.update({name: found[name][..., : H * width].reshape(*found[name].shape[:2], H, width)
+                          for name, (H, width) in heads.items()})
+        widths = dict(zip(PARTS, (n.D, n.D, n.Dv), strict=True))
+        return {**found, **{name: found[name].swapaxes(1, 2)[..., :width] for name, width in widths.items()}}
 
 
 def lower(problem: Problem, limits: Limits) -> Lowered:
@@ -90,7 +117,7 @@ def _one_input(problem: Problem, limits: Limits) -> Lowered:
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
     B, H, T = sizes.B, sizes.H, sizes.T
     parts = np.zeros((B, T, H, 3, width // 3), problem.query.dtype)
-    for part, array in enumerate((problem.query, problem.key, problem.value)):
+    for part, array in enumerate(getattr(problem, name) for name in PARTS):
         parts[:, :, :, part, : array.shape[-1]] = array.swapaxes(1, 2)
     X = parts.reshape(B, T, H * width)
     params = _selections(sizes.H, width, problem.dtype, limits)

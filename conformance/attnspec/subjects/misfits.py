@@ -123,8 +123,7 @@ class Misfits:
 
 def _undifferentiated(declaration: Declaration) -> str:
     """What a reader calls subjects that no framework is asked about; empty of others."""
-    of_forms = {Form.PAGED: "functions that read pages", Form.DECODER: "decoders"}
-    return of_forms.get(declaration.form, "layers" if declaration.kind is Kind.LAYER else "")
+    return {Form.PAGED: "functions that read pages", Form.DECODER: "decoders"}.get(declaration.form, "")
 
 
 def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:

@@ -171,8 +171,18 @@ class Subject:
         """whole: the problem with its past, where what is lowered is the call alone."""
         lowered = lower(problem, self.declaration.limits)
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
+        if problem.grad_output is not None:
+            return self._lowered_gradients(problem, lowered, params)
         answer = self._perform(whole or problem, _inputs(lowered), params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
+
+    def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> Answer:
+        """The output and the gradients of the framework, head by head."""
+        grad, keywords = lowered.output_of(grad_given(problem, self.declaration)), self._keywords(problem)
+        answer = self._called(call_of_framework(problem, _inputs(lowered), {**keywords, **params}, grad,
+                                                self.declaration.limits, lowered.of_one_input))
+        by_input = lowered.heads_of_inputs(answer.by_input)
+        return replace(answer, output=lowered.heads_of(answer.output), by_input=by_input)
 
     def _spread_answer(self, problem: Problem) -> Answer:
         packed = pack(problem, self.declaration.given)

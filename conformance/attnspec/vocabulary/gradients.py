@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from attnspec.numerics.expectation import Expectation
-from attnspec.problems.problem import Array
+from attnspec.numerics.gradients import Gradient
+from attnspec.problems.problem import HELD, Array
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 
 GRADIENTS = "gradients"
@@ -20,6 +23,8 @@ OF_INPUT: Mapping[GradientOf, tuple[str, tuple[str, ...]]] = {
     "value_gradient": ("value", ("B", "H", "S", "Dv")), "bias_gradient": ("bias", ("B", "H", "T", "S")),
     "sinks_gradient": ("sinks", ("H",))}
 """By observable, the input and its axes."""
+
+PARTS = ("query", *HELD)
 
 Arrays = tuple[list[Array], tuple[str, ...]]
 Definition = tuple[Array, Array, Array]
@@ -47,8 +52,20 @@ def definer_of(name: GradientOf) -> Callable[[Expectation, Scene], Definition]:
     return partial(_define, name)
 
 
-def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a look's)
+def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition:
     """Truth, allowance and claim of the gradient, each in the shape of the input, as (B,H,T,D)."""
     assert expected.gradients is not None
-    found = expected.gradients[OF_INPUT[name][0]]
-    return found.truth, found.allowance, found.claimed
+    of = OF_INPUT[name][0]
+    found = expected.gradients[of]
+    if not scene.is_layer or of not in PARTS:
+        return found.truth, found.allowance, found.claimed
+    return found.truth, found.allowance, found.claimed & _of_places(expected.gradients, of, scene)
+
+
+def _of_places(gradients: Mapping[str, Gradient], of: str, scene: Scene) -> Array:
+    """(B,1,T,1): the places of a layer's input of which something may be said. Its projections mix the heads, and, where
+    one input is query, key and value, those three: one NaN spoils a place.
+    """
+    together = PARTS if scene.subject.declaration.limits.self_attention_only else (of,)
+    whole = [gradients[name].claimed.all(axis=(1, 3), keepdims=True) for name in together]
+    return np.logical_and.reduce(whole)

@@ -99,11 +99,13 @@ class Lift(plain.Lift):
         is left out, with which loops are.
         """
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
-        arrays = {name: value for name, value in given.items() if isinstance(value, jax.Array)}
+        arrays = {name: value for name, value in given.items() if isinstance(value, (jax.Array, dict))}
         rest = {name: value for name, value in given.items() if name not in arrays}
-        key = (id(function), tuple(wrt), tuple(arrays), repr(sorted(rest.items())))
+        once = tuple(name for name in plain.INPUTS[1:] if given[name] is given["query"] and name not in wrt)
+        key = (id(function), tuple(wrt), once, tuple(arrays), repr(sorted(rest.items())))
         if key not in self._programs:
-            self._programs[key] = function, _pulled(function, rest, wrt, id(function) in self._inlined)
+            pulled = partial(_of, function, wrt=wrt, once=once)
+            self._programs[key] = function, _pulled(pulled, rest, wrt, id(function) in self._inlined)
         try:
             found: Tuple[Any, List[Any]] = self._programs[key][1](arrays)
         except ValueError as nested:
@@ -156,19 +158,23 @@ def _all() -> List[Any]:
         return found
 
 
-def _pulled(function: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str], is_inlined: bool) -> Any:
-    """A program from arrays, any shape, by name to output and gradients."""
+def _pulled(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str], is_inlined: bool) -> Any:
+    """A program from arrays, any shape, by name to output and gradients. pulled: see `_of`."""
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
-            output, pull = jax.vjp(partial(_of, function, {**arrays, **rest}, wrt), *(arrays[name] for name in wrt))
+            output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *(arrays[name] for name in wrt))
             return output, list(pull(arrays[plain.GRAD].astype(output.dtype)))
 
     return _hurried()(both)
 
 
-def _of(function: Callable[..., Any], given: Mapping[str, Any], wrt: Sequence[str], *leaves: Any) -> Any:
-    """What the function makes of arguments, arrays of any shape among them, of which some are the leaves."""
+def _of(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any, wrt: Sequence[str],
+        once: Sequence[str]) -> Any:
+    """What the function makes of arguments, arrays of any shape among them, of which some are the leaves. once: those
+    that are the query itself.
+    """
     every = {**given, **dict(zip(wrt, leaves))}
+    every.update(dict.fromkeys(once, every["query"]))
     del every[plain.GRAD]
     inputs = [every.pop(name) for name in plain.INPUTS]
     return function(*inputs, **every)

@@ -97,7 +97,8 @@ class Lift(plain.Lift):
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
         grad = given.pop(plain.GRAD)
         leaves = {name: given[name].detach().requires_grad_() for name in wrt}
-        given.update(leaves)
+        serves = {id(given[name]): leaf for name, leaf in leaves.items()}  # one input may serve as several
+        given = {**{name: serves.get(id(value), value) for name, value in given.items()}, **leaves}
         inputs = [given.pop(name) for name in plain.INPUTS]
         output = function(*inputs, **given)
         if not isinstance(output, torch.Tensor) or not output.requires_grad:
