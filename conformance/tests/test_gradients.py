@@ -17,29 +17,20 @@ from attnspec.faults.sound_backward import SOUND_BACKWARD
 from attnspec.faults.subject import fault_subject
 from attnspec.numerics.gradients import expect_gradients
 from attnspec.problems.keyword_arrays import keyword_array
-from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Sizes
 from attnspec.subjects.manifest import read_manifest
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import NotDifferentiated, Subject, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator, settled
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms import gradients
+from helpers.gradients import grad, problem, verdicts
 
 HEAD = "import numpy as np\n"
 FORWARD = "def attend(query, key, value, *, causal=False, scale=None):\n    return query[..., :value.shape[-1]] * 0\n"
 ZEROS = "{'query': query * 0, 'key': key * 0, 'value': value * 0}"
 FAULTS = sorted(name for name in CATALOGUE if name.startswith("grad_") and name != "grad_switches_to_training")
 COUNTER = itertools.count()
-
-
-def problem(more: str = "", dtype: DType = DType.FLOAT32, *, pattern: str = "normal",
-            sizes: str = "B2,H4,Hkv2,T5,S7,D4,Dv4") -> Problem:
-    features = "+".join(sorted(filter(None, ("grad_output", *more.split()))))
-    mask = "with_empty_rows" if "mask" in more else "none"
-    return make_problem(Recipe.parse(f"{sizes};mask={mask};families=normal;with={features};grad_output={pattern};"
-                                     "seed=3"), dtype)
 
 
 def mine(folder: Path, backward: str, *, forward: str = FORWARD) -> Subject:
@@ -51,11 +42,6 @@ def mine(folder: Path, backward: str, *, forward: str = FORWARD) -> Subject:
 
 def backward(returns: str = ZEROS, parameters: str = "*, causal=False, scale=None", body: str = "") -> str:
     return f"def attend_backward(query, key, value, grad_output, {parameters}):\n{body}    return {returns}\n"
-
-
-def verdicts(target: str, *clauses: str, dtype: DType = DType.FLOAT32) -> dict[str, Verdict]:
-    engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), effort=Effort.GLANCE))
-    return {item.clause: engine.try_item(item).verdict for item in engine.items()}
 
 
 # The backward pass of one's own
@@ -168,7 +154,7 @@ def test_pytorch_is_asked_for_gradients() -> None:
     subject = load("torch/sdpa").with_gradients
     made = problem("mask", DType.FLOAT64)
     evaluator = Evaluator(subject, DType.FLOAT64)
-    found = expect_gradients(made, _grad(made), evaluator.precision, evaluator.backward_precision,
+    found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
                              conventions=evaluator.conventions)
     answer = subject.answer(made)
     for name, gradient in found.items():
@@ -180,103 +166,12 @@ def test_jax_is_asked_for_gradients() -> None:
     subject = load("jax/attention").with_gradients
     made = problem("bias", sizes="B1,H2,Hkv2,T5,S7,D4,Dv4")
     evaluator = Evaluator(subject, DType.FLOAT32)
-    found = expect_gradients(made, _grad(made), evaluator.precision, evaluator.backward_precision,
+    found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
                              conventions=evaluator.conventions)
     answer = subject.answer(made)
     assert set(answer.by_input) == {"query", "key", "value", "bias"}
     for name, gradient in found.items():
         np.testing.assert_allclose(answer.by_input[name], gradient.truth, rtol=1e-4, atol=1e-6)
-
-
-PACKED = """
-import torch
-
-def attend(query, key, value, *, cu_query, cu_key, causal=False, scale=None):
-    return torch.cat([one(query[i:j], key[k:l], value[k:l], causal, scale)
-                      for i, j, k, l in zip(cu_query[:-1], cu_query[1:], cu_key[:-1], cu_key[1:])])
-
-def one(query, key, value, causal, scale):
-    query, key, value = (each.transpose(0, 1).double() for each in (query, key, value))
-    key, value = (each.repeat_interleave(len(query) // len(key), 0) for each in (key, value))
-    logits = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if causal:
-        logits = logits.masked_fill(~torch.ones(logits.shape[1:], dtype=torch.bool).tril(), -torch.inf)
-    return (logits.softmax(-1) @ value).transpose(0, 1).to({dtype})
-
-class Neighbour(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, query, key, value, borders):
-        ctx.save_for_backward(query, key, value)
-        ctx.borders = borders
-        return attend(query, key, value, **borders)
-
-    @staticmethod
-    def backward(ctx, grad):
-        inputs = [each.detach().requires_grad_() for each in ctx.saved_tensors]
-        borders = dict(ctx.borders)
-        borders["cu_key"] = torch.cat([borders["cu_key"][:1], borders["cu_key"][1:].add(1).clamp(max=len(inputs[1]))])
-        with torch.enable_grad():
-            found = torch.autograd.grad(attend(*inputs, **borders), inputs, grad, allow_unused=True)
-        return *found, None
-
-def wrong(query, key, value, *, cu_query, cu_key):
-    return Neighbour.apply(query, key, value, {{"cu_query": cu_query, "cu_key": cu_key}})
-
-attend.lift = wrong.lift = "torch"
-"""
-
-
-def packed(folder: Path, function: str, dtype: str = "torch.float32") -> str:
-    path = folder / f"packed{next(COUNTER)}.py"
-    path.write_text(PACKED.format(dtype=dtype), encoding="utf-8")
-    return f"{path}:{function}"
-
-
-@pytest.mark.parametrize("more", ["", "causal", "key_lengths", "query_lengths key_lengths"])
-def test_gradients_of_packed_functions_are_spread_out_again(tmp_path: Path, more: str) -> None:
-    pytest.importorskip("torch")
-    subject = load(packed(tmp_path, "attend", "torch.float64")).with_gradients
-    made = problem(more, DType.FLOAT64)
-    evaluator = Evaluator(subject, DType.FLOAT64)
-    found = expect_gradients(made, _grad(made), evaluator.precision, evaluator.backward_precision,
-                             conventions={**evaluator.conventions, "beyond_length": "zeros"},
-                             settled=settled(made, {"beyond_length": "zeros"}))
-    answer = subject.answer(made)
-    assert answer.output.shape == _grad(made).shape
-    for name, gradient in found.items():
-        np.testing.assert_allclose(answer.by_input[name], gradient.truth.astype(float), rtol=1e-12, atol=1e-14)
-
-
-def test_a_packed_backward_pass_that_reads_a_neighbours_key_is_told(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    engine = Engine(Plan((packed(tmp_path, "wrong"),), clauses=("gradients.of_value",), dtypes=(DType.FLOAT32,),
-                         effort=Effort.QUICK))
-    [outcome] = map(engine.try_item, engine.items())
-    assert outcome.verdict is Verdict.VIOLATED
-    assert outcome.evidence
-    assert "B=2" in outcome.evidence.case
-    assert verdicts(packed(tmp_path, "attend"), "gradients.of_value") == {"gradients.of_value": Verdict.HELD}
-
-
-def test_a_packed_function_is_not_asked_how_its_outputs_gradient_lies(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    subject = load(packed(tmp_path, "attend")).with_gradients
-    made = problem()
-    assert subject.refuses(made) == ""
-    assert subject.refuses(made.but(grad_output=np.broadcast_to(np.float32(1), _grad(made).shape))) == (
-        "a packed function's inputs are made by packing, so it is not asked about their layout")
-
-
-@pytest.mark.parametrize(("target", "says"), [
-    ("torch/mha", "gradients of layers are not judged"), ("numpy/attention", "numpy/attention has no backward pass")])
-def test_what_is_not_asked_for_gradients_says_why(target: str, says: str) -> None:
-    pytest.importorskip("torch")
-    assert load(target).with_gradients.lacks(frozenset({"grad_output"})) == says
-
-
-def _grad(made: Problem) -> Array:
-    assert made.grad_output is not None
-    return made.grad_output
 
 
 def test_an_input_that_has_no_part_in_the_output_has_zeros(tmp_path: Path) -> None:
@@ -285,7 +180,7 @@ def test_an_input_that_has_no_part_in_the_output_has_zeros(tmp_path: Path) -> No
     path.write_text("def attend(query, key, value):\n    return query[..., :4] * 2\nattend.lift = 'torch'\n",
                     encoding="utf-8")
     answer = load(f"{path}:attend").with_gradients.answer(problem())
-    np.testing.assert_array_equal(answer.by_input["query"], 2 * _grad(problem()))
+    np.testing.assert_array_equal(answer.by_input["query"], 2 * grad(problem()))
     assert not answer.by_input["value"].any()
 
 
@@ -366,7 +261,7 @@ def test_a_bias_that_is_declared_a_constant_is_not_differentiated(tmp_path: Path
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("pattern", GRAD_PATTERNS)
 def test_patterns_of_an_outputs_gradient_fit_every_dtype(pattern: str, dtype: DType) -> None:
-    made = _grad(problem(dtype=dtype, pattern=pattern))
+    made = grad(problem(dtype=dtype, pattern=pattern))
     assert (made.shape, made.dtype) == ((2, 4, 5, 4), problem(dtype=dtype).query.dtype)
     assert np.isfinite(made.astype(float)).all()
 
@@ -388,16 +283,16 @@ def test_patterns_of_an_outputs_gradient_are_what_they_are_called() -> None:
 
 
 def test_an_expanded_gradient_has_one_number_in_memory() -> None:
-    expanded = _grad(gradients.expand_grad(Posed((problem(pattern="ones"),))).one)
+    expanded = grad(gradients.expand_grad(Posed((problem(pattern="ones"),))).one)
     assert expanded.strides == (0, 0, 0, 0)
     np.testing.assert_array_equal(expanded, 1)
 
 
 @pytest.mark.parametrize("layout", ["strided", "transposed"])
 def test_a_gradient_is_laid_out_otherwise_and_stays_the_same(layout: str) -> None:
-    laid = _grad(gradients.lay_out_grad(Posed((problem(),)), layout=layout).one)  # type: ignore[arg-type]  # by name
+    laid = grad(gradients.lay_out_grad(Posed((problem(),)), layout=layout).one)  # type: ignore[arg-type]  # by name
     assert not laid.flags.c_contiguous
-    np.testing.assert_array_equal(laid, _grad(problem()))
+    np.testing.assert_array_equal(laid, problem().grad_output)
 
 
 @pytest.mark.parametrize(("over", "shape"), [("batch", (1, 4, 5, 7)), ("heads", (2, 1, 5, 7)),

@@ -3,7 +3,8 @@
 Such a layer adds its input to what attention gives, normalises, and goes on to a feed-forward network. All three are
 made to do nothing, exactly: the norms are nn.Identity, the network's weights are zero, and the model is twice as wide
 as asked for. The input stands in the first half of its columns and the output projection writes to the second, where
-the input is zero; so is the output of the heads that the second half adds, and no mask touches those.
+the input is zero; so is the output of the heads that the second half adds, and no mask touches those. The
+decoder layer's self-attention is left out.
 """
 
 from __future__ import annotations
@@ -154,7 +155,18 @@ def _empty_decoder(width: int, heads: int, dtype: Dtype, dropout: float) -> Modu
     layer = nn.TransformerDecoderLayer(2 * width, 2 * heads, dim_feedforward=1, dropout=dropout, activation=nn.Tanh(),
                                        batch_first=True, norm_first=True, dtype=dtype)
     layer.norm3 = nn.Identity()
+    layer.self_attn = _Idle()  # zero weights would do forward; backward, 0 times a NaN of one query is NaN for all
     return _emptied(layer)
+
+
+class _Idle(nn.Module):  # type: ignore[misc]  # torch is not seen by mypy
+    """A self-attention that adds nothing."""
+
+    batch_first = True
+
+    def forward(self, query: Tensor, *_: Tensor, **__: object) -> tuple[Tensor, None]:
+        """(B,T,M) to zeros (B,T,M), without weights."""
+        return torch.zeros_like(query), None
 
 
 def _emptied(layer: Module) -> Module:

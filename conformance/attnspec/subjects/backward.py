@@ -81,7 +81,7 @@ def grad_given(problem: Problem, declaration: Declaration) -> Array:
 
 
 def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
-                      limits: Limits, once: frozenset[str] = frozenset()) -> Call:
+                      limits: Limits, *, once: frozenset[str] = frozenset()) -> Call:
     """A call that a framework differentiates: output and gradients come back.
 
     arrays: query (B,H,T,D), key and value in the form that the function takes.  grad: (B,H,T,Dv), or as the output is.

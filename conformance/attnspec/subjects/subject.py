@@ -180,7 +180,7 @@ class Subject:
         """The output and the gradients of the framework, head by head."""
         grad, keywords = lowered.output_of(grad_given(problem, self.declaration)), self._keywords(problem)
         answer = self._called(call_of_framework(problem, _inputs(lowered), {**keywords, **params}, grad,
-                                                self.declaration.limits, lowered.of_one_input))
+                                                self.declaration.limits, once=lowered.of_one_input))
         by_input = lowered.heads_of_inputs(answer.by_input)
         return replace(answer, output=lowered.heads_of(answer.output), by_input=by_input)
 

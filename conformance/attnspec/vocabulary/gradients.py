@@ -63,9 +63,10 @@ def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition
 
 
 def _of_places(gradients: Mapping[str, Gradient], of: str, scene: Scene) -> Array:
-    """(B,1,T,1): the places of a layer's input of which something may be said. Its projections mix the heads, and, where
-    one input is query, key and value, those three: one NaN spoils a place.
+    """(B,1,T,1): the places of a layer's input of which something may be said. Its projections mix the heads, and what
+    one input serves as: key and value, which may lie side by side in one memory, or all three. One NaN spoils a place.
     """
-    together = PARTS if scene.subject.declaration.limits.self_attention_only else (of,)
+    together: tuple[str, ...] = HELD if of in HELD else (of,)
+    together = PARTS if scene.subject.declaration.limits.self_attention_only else together
     whole = [gradients[name].claimed.all(axis=(1, 3), keepdims=True) for name in together]
-    return np.logical_and.reduce(whole)
+    return np.asarray(np.logical_and.reduce(whole))
