@@ -288,13 +288,24 @@ def test_whoever_asks_for_an_own_clause_without_its_file_is_told(cli: Cli) -> No
 
 def test_own_clauses_are_shown_with_the_mistakes_in_their_words_alone(cli: Cli, mine: Path) -> None:
     for words in (["explain", "mine.doubled"], ["list", "clauses"]):
-        assert cli(*words, "--spec-add", "mine.yaml")[2] == ""
+        assert cli(*words, "--spec-add", "mine.yaml")[::2] == (0, "")
     mine.write_text(MINE.replace("multiply:", "multipy:"), encoding="utf-8")
     for words in (["explain", "mine.doubled"], ["list", "clauses"]):
-        _, out, err = cli(*words, "--spec-add", "mine.yaml")
+        code, out, err = cli(*words, "--spec-add", "mine.yaml")
+        assert code == 2
         assert re.fullmatch(r"mine\.yaml:\d+: 'multipy' is not a known transform\. Did you mean 'multiply'\? .*\n", err)
         assert "mine.doubled" in out
     assert cli("explain", "causal.*", "--spec-add", "mine.yaml")[2] == ""
+
+
+def test_two_files_of_own_clauses_may_give_the_same_source_alike(cli: Cli, mine: Path) -> None:
+    second = MINE.replace("mine.doubled", "mine.doubled_too")
+    mine.with_name("second.yaml").write_text(second, encoding="utf-8")
+    added = ("--spec-add", "mine.yaml", "--spec-add", "second.yaml")
+    assert cli("lint", *added)[0] == 0
+    mine.with_name("second.yaml").write_text(second.replace("families: [integers]", "families: [normal]"),
+                                             encoding="utf-8")
+    assert "there are two problems 'small'; the first is at mine.yaml:15. Rename this one." in cli("lint", *added)[1]
 
 
 def test_text_where_a_list_belongs_is_told_as_a_list(cli: Cli, mine: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli import completion
-from attnspec.cli.mistakes import in_own_words
+from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
@@ -45,16 +45,15 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
     """
     law = load_spec(spec, spec_add)
     clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
-    for problem in in_own_words(law, clauses):
-        click.echo(visible(str(problem)), err=True)
-    if not clauses:
-        _tell_faults(name, law)
-    elif as_json:
-        told = [encode(text_of(clause, law)) for clause in clauses]
-        click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
-    else:
-        home = Path(spec) if spec else folder("spec")
-        _one_after_another([_explained(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
+    with telling_own(law, clauses):
+        if not clauses:
+            _tell_faults(name, law)
+        elif as_json:
+            told = [encode(text_of(clause, law)) for clause in clauses]
+            click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
+        else:
+            home = Path(spec) if spec else folder("spec")
+            _one_after_another([_explained(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
 
 
 def _is_pattern(name: str) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any
 
 import click
 
-from attnspec.cli.mistakes import in_own_words
+from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
@@ -147,14 +148,11 @@ def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tupl
     a problem. Without WHAT, subjects.
     """
     law = cache(partial(load_spec, spec, spec_add))
-    for problem in in_own_words(law(), law().clauses) if spec_add and what == "clauses" else ():
-        click.echo(visible(str(problem)), err=True)
-    rows = list(WHAT[what](implementations, law))
-    if as_json:
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
-        return
-    for line in table(rows):
-        click.echo(visible(line))
+    with telling_own(law(), law().clauses) if spec_add and what == "clauses" else nullcontext():
+        rows = list(WHAT[what](implementations, law))
+        lines = [json.dumps(rows, ensure_ascii=False, indent=1)] if as_json else map(visible, table(rows))
+        for line in lines:
+            click.echo(line)
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import click
+
+from attnspec.core.characters import visible
 from attnspec.core.declaration import Limits
-from attnspec.core.errors import AttnspecError, SpecError
+from attnspec.core.errors import CANNOT_RUN, AttnspecError, SpecError
 from attnspec.spec.clause import Clause, Spec
 
 if TYPE_CHECKING:
@@ -25,10 +29,18 @@ def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
         return None, [problem]
 
 
-def in_own_words(law: Spec, clauses: Iterable[Clause]) -> list[AttnspecError]:
-    """What `lint` would say of the own ones among these clauses. NumPy is imported only where there are any."""
+@contextmanager
+def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
+    """First say what `lint` would of the own ones among these clauses, and at last end with exit code 2 if it was
+    anything. NumPy is imported only where there are any.
+    """
     own = tuple(clause for clause in clauses if clause.where.file in law.added)
-    return list(badly_put(replace(law, clauses=own))) if own else []
+    mistakes = list(badly_put(replace(law, clauses=own))) if own else []
+    for problem in mistakes:
+        click.echo(visible(str(problem)), err=True)
+    yield
+    if mistakes:
+        click.get_current_context().exit(CANNOT_RUN)
 
 
 def badly_put(law: Spec) -> Iterator[AttnspecError]:

@@ -65,15 +65,15 @@ def _context(documents: Mapping[str, Located], own: Iterable[Added]) -> Context:
 
 
 def _refuse_two(key: str, noun: str, documents: Iterable[Located]) -> None:
-    """Raise SpecError for a name under `key` that an earlier document gives, too."""
-    places: dict[str, Place] = {}
+    """Raise SpecError for a name under `key` to which an earlier document gives another meaning."""
+    first: dict[str, tuple[object, Place]] = {}
     for document in documents:
         named: Located = document.get(key) or Located(document.place)
-        for name in named:
-            if name in places:
-                raise SpecError(f"there are two {noun}s {name!r}; the first is at {places[name]}. Rename this one.",
+        for name, meant in named.items():
+            earlier, place = first.setdefault(name, (meant, named.place_of(name)))
+            if meant != earlier:
+                raise SpecError(f"there are two {noun}s {name!r}; the first is at {place}. Rename this one.",
                                 where=named.place_of(name))
-            places[name] = named.place_of(name)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
