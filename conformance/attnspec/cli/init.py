@@ -12,6 +12,7 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.numbers import Seconds
 from attnspec.cli.options import Given, elsewhere, surroundings_of
+from attnspec.cli.wording import plural
 from attnspec.core import paths
 from attnspec.core.characters import visible
 from attnspec.core.errors import CONFORMS, UsageError
@@ -30,8 +31,11 @@ DEADLINE = 300.0
               type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
 @click.option("--deadline", default=DEADLINE, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long the search may take.")
+@click.option("--candidates", multiple=True, metavar="PATH", type=click.Path(exists=True, path_type=Path),
+              help="A file, or a folder of them, whose class or function takes the place of TARGET's, as KernelBench's "
+              "ModelNew that of Model: an adapter for each, too. May be given several times.")
 @elsewhere
-def init(target: str, into: Path, **there: Given) -> int:
+def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) -> int:
     """Write an adapter and a manifest for TARGET, package.module:name, ready to be judged.
 
     It calls TARGET in many ways, to find out which arrays it takes, which parameter is the mask, and whether True keeps
@@ -39,16 +43,24 @@ def init(target: str, into: Path, **there: Given) -> int:
     a function that takes its parameters too, or a class of PyTorch, Equinox, Flax, Haiku or Keras.
     """
     from attnspec.scaffold.acquaint import acquaint  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.scaffold.candidates import candidates_for  # noqa: PLC0415  (weight: NumPy)
 
     written = acquaint(target, surroundings_of(there))
-    folder = into / _free_name(written.library, into)
+    folder, beside = into / _free_name(written.library, into), list(candidates_for(target, written, candidates))
     write(folder, written)
+    for each in beside:
+        write_whole(folder / f"{each.module}.py", each.source, "candidate")
+        write(folder, each.written)
     for sentence in written.found:
         click.echo(f"{'note' if sentence in written.remarks else 'found'}: {visible(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
     named = {name: there[name] for name in ("python", "host") if there[name]}
     if written.unread:
         named["must_take"] = " ".join(written.unread)
+    if beside:
+        click.echo(f"and {plural(len(beside), 'adapter')} beside it, of its candidates.\n"
+                   f"Next: attnspec rank '{folder.name}/*' --implementations {into}")
+        return CONFORMS
     click.echo("\n".join(_next(f"{folder.name}/{written.name}", into, named)))
     return CONFORMS
 

@@ -1,0 +1,87 @@
+"""Candidates for a class or function whose adapter is known: files of a kernel generator, in the reference's place.
+
+KernelBench asks for a class `ModelNew` that is called as the reference `Model` is
+(https://github.com/ScalingIntelligence/KernelBench, src/kernelbench/eval.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from attnspec.core.errors import Place, TargetError, either
+from attnspec.scaffold.acquaint import Written
+
+NEW = "New"
+"""What KernelBench adds to the name of the reference."""
+
+_IMPORT = re.compile(r"^from (?P<module>\S+) import (?P<name>\w+)(?P<rest>.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What stands beside the reference's adapter. source: the candidate's own text, under the name `module`."""
+
+    module: str
+    source: str
+    written: Written
+
+
+def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iterator[Candidate]:
+    """Of each file, or each Python file of a folder, the adapter that was `written` for the reference, target
+    (package.module:name), with the file's own class or function in its place: NAMENew if there is one, else NAME.
+
+    Raises TargetError for a file that has neither, that is no Python, or whose name is another's.
+    """
+    names: dict[str, Path] = {}
+    for file in chain.from_iterable(map(_files, paths)):
+        name = re.sub(r"\W", "_", file.stem).lower()
+        name = f"_{name}" if name[:1].isdigit() else name
+        if name in {*names, written.name}:
+            raise TargetError(f"{file} and {names.get(name, written.name)} would both be {name!r}. Rename one of them.")
+        names[name] = file
+        source = file.read_text(encoding="utf-8")
+        stated = _put(written, target, f"{name}_candidate", _meant(file, source, target.rpartition(":")[2]), name)
+        yield Candidate(f"{name}_candidate", source, stated)
+
+
+def _files(path: Path) -> list[Path]:
+    """Those of a folder whose names begin with `_` are left out."""
+    return sorted(each for each in path.glob("*.py") if each.name[0] != "_") if path.is_dir() else [path]
+
+
+def _meant(file: Path, source: str, reference: str) -> str:
+    """The name in the file that stands for the reference."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError) as wrong:
+        raise TargetError(f"is no Python: {wrong}.", where=Place(str(file), getattr(wrong, "lineno", 1) or 1)) from None
+    defined = [each.name for each in body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
+    for name in (reference + NEW, reference):
+        if name in defined:
+            return name
+    raise TargetError(f"has no {either([reference + NEW, reference])}. It has: {', '.join(defined) or 'nothing'}.",
+                      where=Place(str(file)))
+
+
+def _put(written: Written, target: str, module: str, meant: str, name: str) -> Written:
+    """What was written for the reference, of this name in that module beside it."""
+    home, _, reference = target.rpartition(":")
+    lines = [_turned(line, home, reference, module, meant) for line in written.adapter.splitlines()]
+    subject = (written.subject.replace(f"  - id: {written.name}\n", f"  - id: {name}\n", 1)
+               .replace(f"    title: {home}.{reference}\n", f"    title: {name}, in place of {home}.{reference}\n", 1)
+               .replace(f"    function: {written.name}:", f"    function: {name}:", 1))
+    return Written(written.library, name, "\n".join(lines) + "\n", written.head, subject)
+
+
+def _turned(line: str, home: str, reference: str, module: str, meant: str) -> str:
+    """A line of the adapter, which imports the candidate where it imported the reference."""
+    found = _IMPORT.match(line)
+    if found and (found["module"], found["name"]) == (home, reference):
+        return f"from .{module} import {meant} as {reference}{found['rest']}" if meant != reference else \
+            f"from .{module} import {meant}{found['rest']}"
+    return line
