@@ -29,12 +29,12 @@ from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.operands import key_heads
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import attend, is_wider, wide_float
-from attnspec.problems.problem import HELD, Array, Problem
+from attnspec.problems.problem import HELD, INPUTS, Array, Problem
 
 __all__ = ["DIFFERENTIATED", "Gradient", "expect_gradients"]
 
 BIAS, SINKS = "bias", "sinks"
-DIFFERENTIATED = ("query", *HELD, *CACHED, BIAS, SINKS)
+DIFFERENTIATED = (*INPUTS, *CACHED, BIAS, SINKS)
 """The inputs with respect to which there are gradients."""
 
 

@@ -128,6 +128,8 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 HELD = ("key", "value")
 """What stands behind each of the arrays of earlier calls."""
 
+INPUTS = ("query", *HELD)
+
 
 @overload
 def joined(problem: Problem) -> Problem: ...

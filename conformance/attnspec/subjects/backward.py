@@ -16,12 +16,12 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
-from attnspec.problems.problem import HELD, Array, Problem, numpy_dtype
+from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, of_input
 from attnspec.subjects.described import Described
 
 _FORM = "attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)"
-_GIVEN = ("query", *HELD, GRAD)
+_GIVEN = (*INPUTS, GRAD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
@@ -96,7 +96,7 @@ def call_of_backward(problem: Problem, keywords: Mapping[str, object], grad: Arr
                      kept: Mapping[str, object]) -> Call:
     """A call of the backward pass: gradients come back; grad (B,H,T,Dv). kept: what it wants of the forward pass."""
     inputs = inputs_of(problem, limits)
-    arrays = {**{name: getattr(problem, name) for name in ("query", *HELD)}, GRAD: grad}
+    arrays = {**{name: getattr(problem, name) for name in INPUTS}, GRAD: grad}
     given = {name: value for name, value in keywords.items()
              if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
     shapes = tuple(np.shape(getattr(problem, name)) for name in inputs)

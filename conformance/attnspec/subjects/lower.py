@@ -14,9 +14,7 @@ import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
-
-PARTS = ("query", "key", "value")
+from attnspec.problems.problem import HELD, INPUTS, Array, Problem, Sizes, numpy_dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +45,7 @@ class Lowered:
     @property
     def of_one_input(self) -> frozenset[str]:
         """The inputs that are the query itself."""
-        return frozenset(name for name in PARTS[1:] if getattr(self, name) is self.query)
+        return frozenset(name for name in HELD if getattr(self, name) is self.query)
 
     def output_of(self, heads: Array) -> Array:
         """An array (B,H,T,Dv) that lies as attention's output does, as the layer's (B,T,M)."""
@@ -60,13 +58,13 @@ class Lowered:
         n, found = self.sizes, dict(gradients)
         if self.of_one_input:
             thirds = found["query"].reshape(n.B, n.T, n.H, 3, self.head_width // 3)
-            found.update({name: thirds[..., part, :] for part, name in enumerate(PARTS)})
+            found.update({name: thirds[..., part, :] for part, name in enumerate(INPUTS)})
         else:
             heads = {"query": (n.H, self.head_width), "key": (n.Hkv, self.head_width),
                      "value": (n.Hkv, self.value_width)}
             found.update({name: found[name][..., : H * width].reshape(*found[name].shape[:2], H, width)
                           for name, (H, width) in heads.items()})
-        widths = dict(zip(PARTS, (n.D, n.D, n.Dv), strict=True))
+        widths = dict(zip(INPUTS, (n.D, n.D, n.Dv), strict=True))
         return {**found, **{name: found[name].swapaxes(1, 2)[..., :width] for name, width in widths.items()}}
 
 
@@ -117,7 +115,7 @@ def _one_input(problem: Problem, limits: Limits) -> Lowered:
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
     B, H, T = sizes.B, sizes.H, sizes.T
     parts = np.zeros((B, T, H, 3, width // 3), problem.query.dtype)
-    for part, array in enumerate(getattr(problem, name) for name in PARTS):
+    for part, array in enumerate(getattr(problem, name) for name in INPUTS):
         parts[:, :, :, part, : array.shape[-1]] = array.swapaxes(1, 2)
     X = parts.reshape(B, T, H * width)
     params = _selections(sizes.H, width, problem.dtype, limits)

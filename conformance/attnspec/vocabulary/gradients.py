@@ -10,7 +10,7 @@ import numpy as np
 
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.gradients import Gradient
-from attnspec.problems.problem import HELD, Array
+from attnspec.problems.problem import HELD, INPUTS, Array
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 
 GRADIENTS = "gradients"
@@ -23,8 +23,6 @@ OF_INPUT: Mapping[GradientOf, tuple[str, tuple[str, ...]]] = {
     "value_gradient": ("value", ("B", "H", "S", "Dv")), "bias_gradient": ("bias", ("B", "H", "T", "S")),
     "sinks_gradient": ("sinks", ("H",))}
 """By observable, the input and its axes."""
-
-PARTS = ("query", *HELD)
 
 Arrays = tuple[list[Array], tuple[str, ...]]
 Definition = tuple[Array, Array, Array]
@@ -57,7 +55,7 @@ def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition
     assert expected.gradients is not None
     of = OF_INPUT[name][0]
     found = expected.gradients[of]
-    if not scene.is_layer or of not in PARTS:
+    if not scene.is_layer or of not in INPUTS:
         return found.truth, found.allowance, found.claimed
     return found.truth, found.allowance, found.claimed & _of_places(expected.gradients, of, scene)
 
@@ -67,6 +65,6 @@ def _of_places(gradients: Mapping[str, Gradient], of: str, scene: Scene) -> Arra
     one input serves as: key and value, which may lie side by side in one memory, or all three. One NaN spoils a place.
     """
     together: tuple[str, ...] = HELD if of in HELD else (of,)
-    together = PARTS if scene.subject.declaration.limits.self_attention_only else together
+    together = INPUTS if scene.subject.declaration.limits.self_attention_only else together
     whole = [gradients[name].claimed.all(axis=(1, 3), keepdims=True) for name in together]
     return np.asarray(np.logical_and.reduce(whole))
