@@ -49,9 +49,11 @@ def test_each_file_of_a_folder_is_judged_as_the_reference_is_called(cli: Cli, ge
 @pytest.mark.parametrize(("text", "says"), [
     ("def attend(Q, K, V):\n    return V\n",
      "odd.py: has no 'ModelNew' or 'Model'. It has: attend."),
-    ("def ModelNew(Q, K, V)\n", "odd.py:1: is no Python: expected ':'")])
+    ("def ModelNew(Q, K, V)\n", "odd.py:1: is no Python: expected ':'"),
+    ("", "odd.py: there is no such file.")])
 def test_a_file_that_is_no_candidate_is_told(cli: Cli, generated: Path, text: str, says: str) -> None:
-    (generated / "odd.py").write_text(text, encoding="utf-8")
+    if text:
+        (generated / "odd.py").write_text(text, encoding="utf-8")
     code, _, err = cli("init", "reference:Model", "--candidates", str(generated / "odd.py"))
     assert code == 2
     assert says in err

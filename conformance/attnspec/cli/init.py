@@ -31,7 +31,7 @@ DEADLINE = 300.0
               type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
 @click.option("--deadline", default=DEADLINE, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long the search may take.")
-@click.option("--candidates", multiple=True, metavar="PATH", type=click.Path(exists=True, path_type=Path),
+@click.option("--candidates", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
               help="A file, or a folder of them, whose class or function takes the place of TARGET's, as KernelBench's "
               "ModelNew that of Model: an adapter for each, too. May be given several times.")
 @elsewhere

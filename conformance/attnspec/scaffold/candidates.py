@@ -15,6 +15,7 @@ from pathlib import Path
 
 from attnspec.core.errors import Place, TargetError, either
 from attnspec.scaffold.acquaint import Written
+from attnspec.spec.yaml_lines import read_bytes
 
 NEW = "New"
 """What KernelBench adds to the name of the reference."""
@@ -27,7 +28,7 @@ class Candidate:
     """What stands beside the reference's adapter. source: the candidate's own text, under the name `module`."""
 
     module: str
-    source: str
+    source: bytes
     written: Written
 
 
@@ -35,7 +36,7 @@ def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iter
     """Of each file, or each Python file of a folder, the adapter that was `written` for the reference, target
     (package.module:name), with the file's own class or function in its place: NAMENew if there is one, else NAME.
 
-    Raises TargetError for a file that has neither, that is no Python, or whose name is another's.
+    Raises TargetError for a file that has neither, that is no Python or not there, or whose name is another's.
     """
     names: dict[str, Path] = {}
     for file in chain.from_iterable(map(_files, paths)):
@@ -44,7 +45,7 @@ def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iter
         if name in {*names, written.name}:
             raise TargetError(f"{file} and {names.get(name, written.name)} would both be {name!r}. Rename one of them.")
         names[name] = file
-        source = file.read_text(encoding="utf-8")
+        source = read_bytes(file, error=TargetError)
         stated = _put(written, target, f"{name}_candidate", _meant(file, source, target.rpartition(":")[2]), name)
         yield Candidate(f"{name}_candidate", source, stated)
 
@@ -54,7 +55,7 @@ def _files(path: Path) -> list[Path]:
     return sorted(each for each in path.glob("*.py") if each.name[0] != "_") if path.is_dir() else [path]
 
 
-def _meant(file: Path, source: str, reference: str) -> str:
+def _meant(file: Path, source: bytes, reference: str) -> str:
     """The name in the file that stands for the reference."""
     try:
         body = ast.parse(source).body
