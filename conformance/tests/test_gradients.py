@@ -238,6 +238,9 @@ def test_a_rows_convention_settles_whether_it_contributes() -> None:
     assert settled(made, {"hidden_row": "zeros"}).all()
     assert not settled(made, {"hidden_row": "nan"}).any()
     assert not settled(made, {"hidden_row": "zeros", "hidden_row.mask": "uniform"}).any()
+    both, zeros_of_mask = problem("mask causal"), {"hidden_row.mask": "zeros", "hidden_row.causal": "uniform"}
+    assert settled(made, zeros_of_mask).all()
+    assert not settled(both, zeros_of_mask).any()
     short = made.but(query_lengths=np.array([2, 5], np.int32))
     np.testing.assert_array_equal(settled(short, {"hidden_row": "zeros"})[0], [True, True, False, False, False])
     assert settled(short, {"hidden_row": "zeros", "beyond_length": "zeros"}).all()

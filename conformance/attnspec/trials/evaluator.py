@@ -248,8 +248,10 @@ def heeded(conventions: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
-    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros."""
-    form = next((name for name in HIDING if name in problem.given), "")
-    of_hidden = conventions.get(f"hidden_row.{form}", conventions.get("hidden_row")) == "zeros"
+    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros,
+    whichever of the keywords in use has hidden all keys.
+    """
+    forms = [name for name in HIDING if name in problem.given] or [""]
+    of_hidden = all(conventions.get(f"hidden_row.{form}", conventions.get("hidden_row")) == "zeros" for form in forms)
     of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
     return np.where(queries_within(problem), of_hidden, of_beyond)
