@@ -20,8 +20,6 @@ from attnspec.spec.yaml_lines import read_bytes
 NEW = "New"
 """What KernelBench adds to the name of the reference."""
 
-_IMPORT = re.compile(r"^from (?P<module>\S+) import (?P<name>\w+)(?P<rest>.*)$")
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -36,7 +34,8 @@ def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iter
     """Of each file, or each Python file of a folder, the adapter that was `written` for the reference, target
     (package.module:name), with the file's own class or function in its place: NAMENew if there is one, else NAME.
 
-    Raises TargetError for a file that has neither, that is no Python or not there, or whose name is another's.
+    Raises TargetError for a file that has neither, that is no Python or not there, or whose name is another's. So it
+    does where the adapter does not import the reference by its name.
     """
     names: dict[str, Path] = {}
     for file in chain.from_iterable(map(_files, paths)):
@@ -72,17 +71,23 @@ def _meant(file: Path, source: bytes, reference: str) -> str:
 def _put(written: Written, target: str, module: str, meant: str, name: str) -> Written:
     """What was written for the reference, of this name in that module beside it."""
     home, _, reference = target.rpartition(":")
-    lines = [_turned(line, home, reference, module, meant) for line in written.adapter.splitlines()]
     subject = (written.subject.replace(f"  - id: {written.name}\n", f"  - id: {name}\n", 1)
                .replace(f"    title: {home}.{reference}\n", f"    title: {name}, in place of {home}.{reference}\n", 1)
                .replace(f"    function: {written.name}:", f"    function: {name}:", 1))
-    return Written(written.library, name, "\n".join(lines) + "\n", written.head, subject)
+    return Written(written.library, name, _importing(written.adapter, target, module, meant), written.head, subject)
 
 
-def _turned(line: str, home: str, reference: str, module: str, meant: str) -> str:
-    """A line of the adapter, which imports the candidate where it imported the reference."""
-    found = _IMPORT.match(line)
-    if found and (found["module"], found["name"]) == (home, reference):
-        return f"from .{module} import {meant} as {reference}{found['rest']}" if meant != reference else \
-            f"from .{module} import {meant}{found['rest']}"
-    return line
+def _importing(adapter: str, target: str, module: str, meant: str) -> str:
+    """The adapter, which imports the candidate as it did the reference; what else it imports from there stays."""
+    home, _, reference = target.rpartition(":")
+    lines = adapter.splitlines()
+    for node in ast.parse(adapter).body:
+        names = node.names if isinstance(node, ast.ImportFrom) and node.module == home else []
+        if theirs := [each for each in names if each.name == reference]:
+            called = theirs[0].asname or reference
+            mine = ast.alias(meant, None if called == meant else called)
+            rest = [each for each in names if each.name != reference]
+            statements = [*([ast.ImportFrom(home, rest, 0)] if rest else []), ast.ImportFrom(module, [mine], 1)]
+            lines[node.lineno - 1:node.end_lineno] = map(ast.unparse, statements)
+            return "\n".join(lines) + "\n"
+    raise TargetError(f"no candidate can take the place of {target}: the adapter does not import it by that name.")
