@@ -344,7 +344,7 @@ findings:
     script: adapter.py
     documented: "no"
     issue: https://example.org/1
-    cases: {keywords: [causal], largest_scale: 0}
+    cases: {keywords: [causal], largest_scale: 0, raises: "^RuntimeError"}
 """
 
 # (what the author did, what stood in findings.yaml, what stands there now, the answer after "implementations/mine/")
@@ -367,6 +367,8 @@ FINDINGS = [
      "'example.org/1'."),
     ("a scale that is no number", "largest_scale: 0", "largest_scale: .nan",
      "findings.yaml:11: 'largest_scale' of `cases` should be a finite number, not nan."),
+    ("a pattern that is none", '"^RuntimeError"', '"("',
+     "findings.yaml:11: 'raises' of `cases` is no regular expression: missing ), unterminated subpattern at position 0."),
     ("an id", "id: ignored", "id: ig/nored",
      "findings.yaml:2: 'id' of a finding should be a name of letters, digits, _, . and -, at most 80, not 'ig/nored'."),
     ("two of one id", "findings:\n", SOUND_FINDINGS,

@@ -278,12 +278,21 @@ def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> No
 
 def test_a_known_finding_is_no_violation_and_no_case_that_held() -> None:
     recipe = Recipe.parse("B1,H2,Hkv2,T7,S9,D16,Dv16;mask=none;families=normal;with=causal+scale;scale=-0.25;seed=1")
-    finding = known("torch/sdpa_flash", recipe)
+    finding = known("torch/sdpa_flash", recipe, "")
     assert finding is not None
     assert finding.id == "torch/causal_scale_not_positive"
-    assert known("torch/sdpa_math", recipe) is None
-    assert known("torch/sdpa_flash", replace(recipe, scale=0.25)) is None
-    assert known("torch/sdpa_flash", replace(recipe, features=frozenset({"scale"}))) is None
+    assert known("torch/sdpa_math", recipe, "") is None
+    assert known("torch/sdpa_flash", replace(recipe, scale=0.25), "") is None
+    assert known("torch/sdpa_flash", replace(recipe, features=frozenset({"scale"})), "") is None
+
+
+def test_a_known_finding_of_certain_exceptions_is_known_in_those_alone() -> None:
+    recipe = Recipe.parse("B1,H2,Hkv2,T1,S1,D1,Dv1;mask=none;families=uniform;seed=6103182")
+    finding = known("torch/sdpa_flash", recipe, "RuntimeError: No available kernel.  Aborting execution.")
+    assert finding is not None
+    assert finding.id == "torch/one_feature_needs_stride_one"
+    assert known("torch/sdpa_flash", recipe, "RuntimeError: out of memory") is None
+    assert known("torch/sdpa_flash", recipe, "") is None
 
 
 def test_what_is_shared_changes_no_verdict() -> None:

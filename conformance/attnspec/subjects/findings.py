@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from attnspec.record.seen import Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.subjects.manifest import read_script
-from attnspec.subjects.signs import keywords, read_seen
+from attnspec.subjects.signs import keywords, pattern, read_seen
 from attnspec.subjects.tested import read_versions
 
 FILE = "findings.yaml"
@@ -35,15 +36,18 @@ _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script",
 class Cases:
     """On which cases a finding shows: those that are given all of these keywords, and no scale above `largest_scale`.
 
+    raises: a regular expression; if there is one, only those cases in which the exception has these words.
     A campaign counts them apart: the definition is known to be departed from there, whatever clause is put.
     """
 
     keywords: frozenset[str]
     largest_scale: float = math.inf
+    raises: str = ""
 
-    def hold(self, keywords: frozenset[str], scale: float) -> bool:
-        """Whether a case with these keywords, and this scale if it is one of them, is among them."""
-        return self.keywords <= keywords and ("scale" not in keywords or scale <= self.largest_scale)
+    def hold(self, keywords: frozenset[str], scale: float, raised: str) -> bool:
+        """Whether a case with these keywords, this scale if it is one of them, and this exception, is among them."""
+        return (self.keywords <= keywords and ("scale" not in keywords or scale <= self.largest_scale)
+                and (not self.raises or re.search(self.raises, raised) is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,8 @@ def _some(fields: Fields, key: str) -> tuple[str, ...]:
 
 
 def _cases(fields: Fields) -> Cases:
-    fields.only(("keywords", "largest_scale"))
-    fields.absent("keywords")
-    names = keywords(fields, "keywords")
-    return Cases(frozenset(names), fields.number("largest_scale", math.inf))
+    fields.only(("keywords", "largest_scale", "raises"))
+    if "raises" not in fields.mapping:
+        fields.absent("keywords")
+    return Cases(frozenset(keywords(fields, "keywords")), fields.number("largest_scale", math.inf),
+                 pattern(fields, "raises"))

@@ -22,7 +22,7 @@ def read_seen(fields: Fields) -> Seen:
     return Seen(
         clauses=fields.texts("clauses", ()),
         needs=keywords(fields, "needs"), needs_any=keywords(fields, "needs_any"), without=keywords(fields, "without"),
-        sizes=_sizes(fields), exception=_exception(fields), values=_values(fields),
+        sizes=_sizes(fields), exception=pattern(fields, "exception"), values=_values(fields),
         relative_error=fields.number("relative_error", math.inf),
         absolute_error=fields.number("absolute_error", math.inf), margin=fields.number("margin", math.inf))
 
@@ -35,6 +35,16 @@ def keywords(fields: Fields, key: str) -> tuple[str, ...]:
             raise ManifestError.unknown("keyword of a subject", name, KEYWORDS,
                                         where=fields.mapping[key].place_of(index))
     return names
+
+
+def pattern(fields: Fields, key: str) -> str:
+    """A regular expression, empty if not given. Raises ManifestError for what is none."""
+    text = fields.text(key, "")
+    try:
+        re.compile(text)
+    except re.error as wrong:
+        raise fields.complain(key, f"is no regular expression: {wrong}.") from None
+    return text
 
 
 def _sizes(fields: Fields) -> tuple[str, ...]:
@@ -52,12 +62,3 @@ def _values(fields: Fields) -> tuple[str, ...]:
         if each not in VALUES:
             raise ManifestError.unknown("kind of value", each, VALUES, where=fields.place("values"))
     return found
-
-
-def _exception(fields: Fields) -> str:
-    text = fields.text("exception", "")
-    try:
-        re.compile(text)
-    except re.error as wrong:
-        raise fields.complain("exception", f"is no regular expression: {wrong}.") from None
-    return text

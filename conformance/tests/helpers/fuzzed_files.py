@@ -86,7 +86,7 @@ def known(documents: Sequence[Any]) -> Vocabulary:
         "given": given, "problems": given, "limits": LIMITS, "conventions": tuple(CONVENTIONS), **precision,
         "clauses": tuple(CLAUSE_KEYS), "because": tuple(CITATION_KEYS), "subjects": manifest.SUBJECT_KEYS,
         "deviations": manifest.DEVIATION_KEYS, "variants": manifest.VARIANT_KEYS,
-        "cases": ("keywords", "largest_scale"),
+        "cases": ("keywords", "largest_scale", "raises"),
         "faster_with": ("where", "variables"), "precision": tuple(precision)})
 
 

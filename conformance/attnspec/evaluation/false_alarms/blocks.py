@@ -116,7 +116,8 @@ class Score:
         """Judge one case and count it."""
         tally = trial.put(recipe)
         self.problems.add(replace(recipe, drawn={}).text)
-        finding = known(trial.evaluator.subject.id, tally.failing) if tally.failing else None
+        raised = str(tally.failure) if isinstance(tally.failure, SubjectRaised) else ""
+        finding = known(trial.evaluator.subject.id, tally.failing, raised) if tally.failing else None
         if finding:
             self.known[finding.id] += 1
         elif tally.cases:

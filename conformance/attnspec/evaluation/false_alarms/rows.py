@@ -50,10 +50,13 @@ def in_order(targets: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(targets), key=lambda target: places.get(target, len(places))))
 
 
-def known(subject: str, recipe: Recipe) -> Finding | None:
-    """The true finding that explains whatever the subject gets wrong on this case: neither held nor a false alarm."""
+def known(subject: str, recipe: Recipe, raised: str) -> Finding | None:
+    """The true finding that explains whatever the subject gets wrong on this case: neither held nor a false alarm.
+
+    raised: the type and the words of the exception, if it raised one.
+    """
     return next((finding for finding in _with_cases(subject)
-                 if finding.cases and finding.cases.hold(recipe.features, recipe.scale)), None)
+                 if finding.cases and finding.cases.hold(recipe.features, recipe.scale, raised)), None)
 
 
 @cache
