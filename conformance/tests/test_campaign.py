@@ -312,6 +312,15 @@ def test_a_block_that_is_judged_leaves_nothing_with_the_framework(monkeypatch: p
     assert forgotten == ["once"]
 
 
+def test_every_block_has_the_whole_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(InProcess, "begin_item", lambda _: begun.append("once"))
+    worker = BlockWorker(Plan(("sound/naive",), spec=str(SMALL_SPEC)), load_spec(SMALL_SPEC), 1, lambda _: None)
+    worker.judge("sound/naive", DType.FLOAT32, 0)
+    worker.judge("sound/naive", DType.FLOAT32, 1)
+    assert begun == ["once", "once"]
+
+
 def test_the_definition_heeds_only_conventions_that_subjects_share_it_by() -> None:
     common = {"causal_alignment": "top_left", "grouped_heads": "repeat"}
     both = {**common, "mask_with_causal": "both"}

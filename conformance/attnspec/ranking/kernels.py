@@ -18,6 +18,7 @@ from attnspec.report.bugs import CONSEQUENCES
 from attnspec.runner.judge import clause_of, pronounce
 from attnspec.spec.clause import first_of
 from attnspec.trials.archives import Archives
+from attnspec.trials.heap import hand_back
 
 HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""
@@ -49,6 +50,7 @@ class KernelWorker:
         finally:
             self._engine.forget(target)
             close_all()
+            hand_back()
         return replace(ranked, seconds=time.perf_counter() - began, digest=digest)
 
     def _judged(self, target: str) -> KernelRanked:

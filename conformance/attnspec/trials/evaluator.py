@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
@@ -29,15 +29,13 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised
+from attnspec.trials.heap import keep_heap
 from attnspec.trials.memory import Memory
 from attnspec.vocabulary.gradients import GRADIENTS
 from attnspec.vocabulary.scene import AnyProblem
 
 PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
-
-HEAP = 2**25 - 2**14
-"""Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
 
 LONGEST = 5.0
 """Seconds that a call may be expected to take; what would take longer is left out, and the reason told."""
@@ -52,15 +50,6 @@ class Archive:
 
     problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(PROBLEMS))
     expectations: Memory[Expectation] = field(default_factory=Memory)
-
-
-@cache
-def keep_heap() -> None:
-    """Free one large block: glibc, from then on, keeps so much of what is freed instead of handing it to the system.
-
-    Each case frees all of its arrays. Fresh pages for the next were a third of its time, and half of a large call's.
-    """
-    np.empty(HEAP, np.uint8)
 
 
 class Evaluator:

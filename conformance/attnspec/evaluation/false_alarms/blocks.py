@@ -205,6 +205,7 @@ class BlockWorker:
     def judge(self, target: str, dtype: DType, number: int) -> BlockJudged:
         """One block. Raises AttnspecError where the subject cannot be had."""
         block, subject = Block(dtype, number, self._plan.seed, self._recipes), self._subject(target)
+        subject.callee.begin_item()
         judged = judge_block(block, self._evaluator(subject, block), self._checks, self._breadcrumb)
         subject.callee.forget()
         return judged

@@ -36,8 +36,8 @@ SHARES: Mapping[str, float] = {
     "torch/sdpa": 0.5, "torch/mha": 0.5, "torch/mha_no_weights": 0.5, "numpy/paper": 0.25, "torch/paper": 0.1,
     "jax/attention": 0.05, "jax/dot_product_attention": 0.02, "jax/dot_product_attention_jit": 0.04}
 """Where it is not 1. A layer pays for four projections as well, whose width is that of all heads together, and PyTorch
-multiplies float16 slowly on CPUs. `torch/sdpa` has a compiled variant. JAX compiles for every new shape and feature, and
-op by op for every new operation."""
+multiplies float16 slowly on CPUs. `torch/sdpa` has a compiled variant. JAX compiles for every new shape and feature,
+and op by op for every new operation."""
 
 
 def share(target: str) -> float:
