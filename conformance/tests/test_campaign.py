@@ -20,7 +20,7 @@ from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block, BlockWorker
 from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
-from attnspec.evaluation.false_alarms.rows import CHOSEN, CampaignRow, known, needed, rows_of
+from attnspec.evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
@@ -253,7 +253,7 @@ def test_each_row_gets_its_part_and_what_it_has_counts() -> None:
     assert needed(rows, 800, blocks) == {rows[0]: (1, 3), rows[1]: (0, 2, 3)}
     assert needed(rows, 400, blocks) == {rows[1]: (0,)}
     assert needed(rows, 1440, ()) == {rows[0]: (0,), rows[1]: (0,)}
-    assert needed(rows[:1], 72 * 3, (), 1) == {rows[0]: (0, 1, 2)}
+    assert needed(rows[:1], EXPECTED * 3, (), 1) == {rows[0]: (0, 1, 2)}
 
 
 def test_a_row_in_which_nothing_can_be_judged_is_not_tried_for_ever() -> None:
