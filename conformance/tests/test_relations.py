@@ -425,6 +425,18 @@ def test_hidden_rows_are_held_to_the_convention_of_their_form() -> None:
     assert rulings.hidden_rows_follow_convention(scene(rows(np.nan), conventions=by_form, mask=BLIND)).margin == np.inf
 
 
+def test_rows_that_two_keywords_may_hide_are_judged_if_they_agree() -> None:
+    nan, of_bias = {**RECOMMENDED, "hidden_row": "nan"}, {**RECOMMENDED, "hidden_row.bias": "nan"}
+    bias = np.where(BLIND, 0, -np.inf).astype(np.float32)
+
+    def check(conventions: dict[str, str]) -> Measured:
+        return rulings.hidden_rows_follow_convention(
+            scene(rows(np.nan), conventions=conventions, mask=np.ones_like(BLIND), bias=bias))
+
+    assert (check(nan).claimed, check(nan).margin) == (DV, 0)
+    assert check(of_bias).claimed == 0
+
+
 @pytest.mark.parametrize(("convention", "mask"), [("undefined", BLIND), ("zeros", MASK)])
 def test_without_a_promise_or_a_hidden_row_nothing_is_claimed(convention: str, mask: Array) -> None:
     held = scene(SOUND, conventions={**RECOMMENDED, "hidden_row": convention}, mask=mask)

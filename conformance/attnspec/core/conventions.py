@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON
 from attnspec.core.made_variants import PROFILE as MADE
 from attnspec.core.rotary import POSITIONS, PROFILE
 
@@ -34,6 +34,16 @@ def unfound(name: str, subject: str) -> str:
     others = ", ".join(answer for answer in convention.answers if answer not in {convention.recommended, UNDEFINED})
     return (f"{name} could not be found out: a probe saw none of the known answers. Declare {entry} "
             f"(or {others}); then the subject is judged by what it declares")
+
+
+def of_hidden_rows(conventions: Mapping[str, str], keywords: Collection[str]) -> str:
+    """What a row without keys should be, whichever of these keywords has hidden them; undefined where several are in
+    use and the subject's answers differ by keyword (`hidden_row.mask`).
+    """
+    usual = conventions.get("hidden_row", UNDEFINED)
+    forms = [name for name in HIDING if name in keywords] or [""]
+    answer, *others = {conventions.get(f"hidden_row.{form}", usual) for form in forms}
+    return UNDEFINED if others else answer
 
 
 def unlike_any(name: str) -> str:

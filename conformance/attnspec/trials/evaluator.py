@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits, asked_of
-from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.dropout import expect_dropped
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
@@ -240,7 +240,6 @@ def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
     """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros,
     whichever of the keywords in use has hidden all keys.
     """
-    forms = [name for name in HIDING if name in problem.given] or [""]
-    of_hidden = all(conventions.get(f"hidden_row.{form}", conventions.get("hidden_row")) == "zeros" for form in forms)
+    of_hidden = of_hidden_rows(conventions, problem.given) == "zeros"
     of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
     return np.where(queries_within(problem), of_hidden, of_beyond)

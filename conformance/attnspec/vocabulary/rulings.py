@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED, of_hidden_rows
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import HIDING, acting_on
+from attnspec.core.keywords import acting_on
 from attnspec.numerics.expectation import visible_keys
 from attnspec.numerics.lengths import queries_within
 from attnspec.problems.problem import Array, Problem
@@ -36,7 +36,7 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     """A query that sees no key gets what the subject's convention says: zeros, the mean of all values, or NaN."""
     name, problem = "hidden_rows_follow_convention", scene.problem(run)
     empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
-    answer = _answer_for_hidden_rows(scene, problem)
+    answer = of_hidden_rows(scene.conventions, problem.given)
     if answer == UNDEFINED or not empty.any():
         return nothing(name, "every row sees a key" if answer != UNDEFINED else "the convention is undefined")
     output = observe(scene, run, "output").array
@@ -78,12 +78,6 @@ def lse_of_hidden_rows_follows_convention(scene: Scene, *, run: RunName = ORIGIN
     found = equal(name, seen, wanted, empty, what=f"the log-sum-exp of fully hidden rows should be {answer}")
     return keep(scene, found, seen_of("lse", run, seen), Side(f"log-sum-exp, {answer} in hidden rows", run, wanted),
                 (0.0, empty), observed="lse")
-
-
-def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
-    """The convention, for the form that hides keys here where the subject's answers differ by form."""
-    form = next((name for name in HIDING if name in problem.given), "")
-    return scene.conventions.get(f"hidden_row.{form}", scene.conventions.get("hidden_row", UNDEFINED))
 
 
 def _mean_of_all_values(scene: Scene, run: str, output: Array, empty: Array) -> Measured:
