@@ -10,8 +10,9 @@ and judges cases of one clause at sizes of a ladder, and takes the subject's own
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import click
@@ -49,17 +50,16 @@ KEYS: dict[str, Callable[[Outcome], str]] = {
 
 
 def _table(kind: str, judged: Iterable[Outcome], key: Callable[[Outcome], str], most: int) -> Iterator[str]:
-    seconds, items, cases = Counter[str](), Counter[str](), Counter[str]()
+    groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in judged:
-        name = key(outcome)
-        seconds[name] += outcome.seconds  # type: ignore[assignment]  # a Counter of seconds, which are no integers
-        items[name] += 1
-        cases[name] += outcome.cases + outcome.no_claims
+        groups[key(outcome)].append(outcome)
+    seconds = {name: sum(outcome.seconds for outcome in group) for name, group in groups.items()}
     whole = sum(seconds.values())
     yield f"{len(seconds)} of kind {kind}, {whole:.0f} s, median {statistics.median(seconds.values()):.2f} s"
-    for name, spent in seconds.most_common(most):
-        yield (f"  {name:45} {spent:8.1f} s {spent / whole:6.1%} {items[name]:6} items {cases[name]:8} cases "
-               f"{1e3 * spent / max(1, cases[name]):7.2f} ms a case")
+    for name, spent in sorted(seconds.items(), key=itemgetter(1), reverse=True)[:most]:
+        cases = sum(outcome.cases + outcome.no_claims for outcome in groups[name])
+        yield (f"  {name:45} {spent:8.1f} s {spent / whole:6.1%} {len(groups[name]):6} items {cases:8} cases "
+               f"{1e3 * spent / max(1, cases):7.2f} ms a case")
 
 
 @costs.command()
