@@ -15,6 +15,7 @@ from attnspec.core.forms import Form
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
+from attnspec.core.refusal import Refusal
 from attnspec.engine.asked import as_asked
 from attnspec.engine.engine import Engine
 from attnspec.numerics.expectation import of_gradients
@@ -208,3 +209,15 @@ def test_what_serves_a_model_is_not_asked_for_gradients(form: Form, noun: str) -
 def test_what_has_no_backward_pass_says_so() -> None:
     says = "numpy/attention has no backward pass"
     assert load("numpy/attention").with_gradients.lacks(frozenset({"grad_output"})) == says
+
+
+def test_who_declares_to_give_no_gradients_is_not_asked() -> None:
+    subject = load("numpy/attention")
+    limits = replace(subject.declaration.limits, refuses=(Refusal(keywords=frozenset({"grad_output"})),))
+    subject = replace(subject, declaration=replace(subject.declaration, lift="torch", limits=limits)).with_gradients
+    assert subject.lacks(frozenset({"grad_output"})) == "numpy/attention gives no gradients, as it declares"
+
+
+def test_gradients_that_are_refused_are_told_in_its_words() -> None:
+    against = Misfits("mine:attend", Declaration(lift="torch"), {"grad_output": "no backward on CPU"}, None)
+    assert against.lacks(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"

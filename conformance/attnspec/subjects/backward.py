@@ -65,7 +65,13 @@ def backward_of(described: Described | None, name: str) -> BackwardPass | None:
 def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
     forms = {Kind.ATTENTION: {Form.DENSE, Form.PACKED}, Kind.LAYER: {Form.DENSE}}
-    return bool(declaration.lift) and declaration.form in forms.get(declaration.kind, ())
+    is_fit = declaration.form in forms.get(declaration.kind, ())
+    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration)
+
+
+def refuses_gradients(declaration: Declaration) -> bool:
+    """Whether the declaration says that no gradients can be had: `refuses: [grad_output]`."""
+    return any(each.keywords == {GRAD} and not each.conditions for each in declaration.limits.refuses)
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
