@@ -60,7 +60,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    "sound/*; at "
                    f"effort quick {', '.join(QUICK_SOUND)}]")
 @click.option("--rule", "rules", multiple=True, metavar="NAME",
-              help=f"Only this rule; the suite is called {SUITE}, all others on outputs {BASELINES}, those on gradients "
+              help=f"Only this rule; the suite is called {SUITE}, all others on outputs {BASELINES}, all on gradients "
                    f"{GRADIENTS}. [default: {SUITE} and {BASELINES}]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
               help="Compare with this earlier record: exit code 1 if a fault is no longer detected.")

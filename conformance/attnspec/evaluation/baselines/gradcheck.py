@@ -1,4 +1,4 @@
-"""PyTorch's gradcheck: the Jacobian that a backward pass gives, against differences of the subject's own forward pass."""
+"""PyTorch's gradcheck: the Jacobian of a backward pass, against differences of the subject's own forward pass."""
 
 # mypy: no-warn-return-any
 # (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,14 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.evaluation.baselines import gradient_suites as suites
 from attnspec.evaluation.baselines.dealing import told
 from attnspec.evaluation.baselines.gradcheck import fails_gradcheck
-from attnspec.evaluation.baselines.gradient_grids import FLASH_GRADIENTS, FUSED_GRADIENTS, FUSED_LEAST, QKV, grids_of
+from attnspec.evaluation.baselines.gradient_grids import (
+    FLASH_GRADIENTS,
+    FUSED_GRADIENTS,
+    FUSED_LEAST,
+    QKV,
+    GradientTest,
+    grids_of,
+)
 from attnspec.evaluation.baselines.gradient_references import Gradients
 from attnspec.evaluation.baselines.gradient_suites import Cases, GradientCase, cases_of
 from attnspec.evaluation.baselines.grids import HALVES, OPERATOR_SAMPLES, THREE, Source
@@ -104,6 +111,16 @@ class GradientRule:
                 return True
 
 
+def _of(tests: Sequence[GradientTest]) -> str:
+    """How much of the grids is put, and how large cases are cut."""
+    return (f"{told(grids_of(tests))} Half the work of the rule on outputs. A large case has fewer sequences, or "
+            "heads, than published.")
+
+
+def _sources(tests: Sequence[GradientTest]) -> tuple[Source, ...]:
+    return tuple(dict.fromkeys(grid.source for grid in grids_of(tests)))
+
+
 _MATH_CHECK = Source("pytorch/pytorch", "test/test_transformers.py", "6ac86627d419394fc77fd09392046a4bbd44ec9e")
 
 _ALL = (
@@ -115,21 +132,17 @@ _ALL = (
         "ALiBi 8 times, plus 2e-4; in that of overflows, in float16 alone, 5 times, plus 1e-3. Inputs and the output's "
         "gradient are Gaussian, in one test the latter is strided. It uses the lengths, widths, heads and options of "
         "its tests: causal, windows, ALiBi, softcap, key padding, grouped heads. Diagonals start top-left, as attnspec "
-        f"recommends. {told(grids_of(FLASH_GRADIENTS))} Half the work of the rule on outputs. A large case has fewer "
-        "sequences, or heads, than published. Left out: dropout, padded queries, equal bits of two runs.",
-        suites.FLASH, comparing(times_eager), tuple(dict.fromkeys(grid.source for grid in grids_of(FLASH_GRADIENTS))),
-        HALVES),
+        f"recommends. {_of(FLASH_GRADIENTS)} Left out: dropout, padded queries, equal bits of two runs.",
+        suites.FLASH, comparing(times_eager), _sources(FLASH_GRADIENTS), HALVES),
     GradientRule(
         "pytorch_fused_gradients", "PyTorch's fused tolerances of gradients",
         "https://github.com/pytorch/pytorch/blob/main/test/test_transformers.py",
         "torch.rand, also for the output's gradient. The largest error of a gradient may be 110 to 180 (dQ), 8 to 25 "
         "(dK), 3 to 8.5 (dV), 45 (float mask) times that of the formula in the same dtype, by the test, and 1e-5 at "
         "least. It uses the lengths, widths, heads and options of its tests: causal, scale 1/d, grouped heads, float "
-        f"masks. {told(grids_of(FUSED_GRADIENTS))} Half the work of the rule on outputs. A large case has fewer "
-        "sequences, or heads, than published. Left out: dropout, TF32, ROCm's factors, and the tests of the CPU, which "
-        "have fixed tolerances.",
-        suites.FUSED, comparing(times_low), tuple(dict.fromkeys(grid.source for grid in grids_of(FUSED_GRADIENTS))),
-        THREE),
+        f"masks. {_of(FUSED_GRADIENTS)} Left out: dropout, TF32, ROCm's factors, and the tests of the CPU, which have "
+        "fixed tolerances.",
+        suites.FUSED, comparing(times_low), _sources(FUSED_GRADIENTS), THREE),
     GradientRule(
         "gradcheck", "torch.autograd.gradcheck, defaults",
         "https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html",

@@ -25,7 +25,7 @@ from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, Problem, Sizes
 
 SHARE = 0.5
-"""Of the work that a forward pass is put: a backward pass with its forward pass takes some four times as long."""
+"""Of the work that a rule on outputs puts: a forward pass with its backward pass takes some four times as long."""
 
 REMEMBERED = 4
 """Lists of problems kept with their references: those of all rules at one dtype and seed."""
@@ -56,15 +56,15 @@ def _of_tests(law: Law, tests: Sequence[GradientTest], dtype: DType, seed: int) 
     found = dealt(grids_of(tuple(by_grid.values())), seed, SHARE) if by_grid else ()
     for number, case in sorted(enumerate(found), key=lambda each: work(each[1].sizes)):
         test = by_grid[case.grid]
-        posed = PosedGradients(_problem(law, test, case, f"case {number}", dtype, seed))
+        posed = PosedGradients(_problem(law, test, case, f"case {number}", dtype=dtype, seed=seed))
         yield GradientCase(posed, test.allowed(case.options), test.plus, test.is_packed)
 
 
-def _problem(law: Law, test: GradientTest, case: GridCase, label: str, dtype: DType, seed: int) -> Problem:
+def _problem(law: Law, test: GradientTest, case: GridCase, label: str, *, dtype: DType, seed: int) -> Problem:
     """The problem of a case, with the output's gradient; a float mask is one for all heads, as it is given.
 
-    The sources' diagonal ends bottom-right, so that a single query sees all keys: it is put without a diagonal. Top-left
-    it would see one key, and have gradients of exactly zero, to which no rounding is a tolerance.
+    The sources' diagonal ends bottom-right, so that a single query sees all keys: it is put without a diagonal.
+    Top-left it would see one key, and have gradients of exactly zero, beside which no rounding is allowed.
     """
     problem = problem_of(law, case, label, dtype, seed)
     if case.sizes.T == 1:
