@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from attnspec.subjects.subject import Subject
 EPS, ATOL, RTOL = 1e-6, 1e-5, 1e-3
 """The defaults of torch.autograd.gradcheck: half the step of a difference, and its tolerances."""
 
-Jacobian = Mapping[str, Array]  # by the names of the inputs: (entries of the output, shape of the input)
+Row = Mapping[str, Array]  # of a Jacobian, by the names of the inputs, in their shapes
 
 
 def fails_gradcheck(subject: Subject, case: GradientCase) -> bool:
@@ -25,30 +25,27 @@ def fails_gradcheck(subject: Subject, case: GradientCase) -> bool:
     problem = case.posed.problem
     if any(gradient.any() for gradient in subject.answer(problem).by_input.values()):
         return True
-    numerical = _numerical(subject, problem, [name for name in case.factors if getattr(problem, name) is not None])
-    first = []
-    for number, row in enumerate(_analytical(subject, problem)):
-        if any(apart(row[name], differences[number], RTOL, ATOL) for name, differences in numerical.items()):
-            return True
-        first.append(row)
+    first = tuple(_analytical(subject, problem))
+    names = [name for name in case.factors if getattr(problem, name) is not None]
+    if any(_is_beyond(subject, problem, name, first) for name in names):
+        return True
     return any(not np.array_equal(before[name], again[name])
-               for before, again in zip(first, _analytical(subject, problem), strict=True) for name in numerical)
+               for before, again in zip(first, _analytical(subject, problem), strict=True) for name in names)
 
 
-def _analytical(subject: Subject, problem: Problem) -> Iterator[Mapping[str, Array]]:
+def _is_beyond(subject: Subject, problem: Problem, name: str, rows: Sequence[Row]) -> bool:
+    """Whether the Jacobian of one input is beyond the tolerances from central differences of the forward pass."""
+    differences = np.stack(list(_differences(subject, problem.but(grad_output=None), name)), axis=-1)
+    return apart(np.stack([row[name].ravel() for row in rows]), differences, RTOL, ATOL)
+
+
+def _analytical(subject: Subject, problem: Problem) -> Iterator[Row]:
     """The gradients of one entry of the output after the other."""
     assert problem.grad_output is not None
     for number in range(problem.grad_output.size):
         one = np.zeros_like(problem.grad_output)
         one.flat[number] = 1
         yield subject.answer(problem.but(grad_output=one)).by_input
-
-
-def _numerical(subject: Subject, problem: Problem, names: list[str]) -> Jacobian:
-    """The Jacobians by central differences of the forward pass."""
-    forward = problem.but(grad_output=None)
-    return {name: np.stack(list(_differences(subject, forward, name)), axis=-1).reshape(
-        problem.grad_output.size, *getattr(problem, name).shape) for name in names}  # type: ignore[union-attr]  # given
 
 
 def _differences(subject: Subject, problem: Problem, name: str) -> Iterator[Array]:

@@ -113,8 +113,8 @@ class GradientRule:
 
 def _of(tests: Sequence[GradientTest]) -> str:
     """How much of the grids is put, and how large cases are cut."""
-    return (f"{told(grids_of(tests))} Half the work of the rule on outputs. A large case has fewer sequences, or "
-            "heads, than published.")
+    return (f"{told(grids_of(tests))} A quarter of the work of the rule on outputs, since a case takes four times as "
+            "long. A large case has fewer sequences, or heads, than published.")
 
 
 def _sources(tests: Sequence[GradientTest]) -> tuple[Source, ...]:

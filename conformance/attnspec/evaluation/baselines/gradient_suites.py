@@ -24,7 +24,7 @@ from attnspec.evaluation.baselines.inputs import OPINFO, Law, attention_problem,
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, Problem, Sizes
 
-SHARE = 0.5
+SHARE = 0.25
 """Of the work that a rule on outputs puts: a forward pass with its backward pass takes some four times as long."""
 
 REMEMBERED = 4

@@ -1,0 +1,308 @@
+"""The rules on gradients used today: each accepts the sound, convicts the blatant, and has its source's numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from attnspec.core.nouns import DType
+from attnspec.evaluation.baselines import dealing, gradcheck, gradient_grids, gradient_rules, gradient_suites
+from attnspec.evaluation.baselines.gradient_grids import QKV, GradientTest
+from attnspec.evaluation.baselines.gradient_references import PosedGradients
+from attnspec.evaluation.baselines.gradient_rules import EVERY, GRADIENT_RULES, GradientRule
+from attnspec.evaluation.baselines.gradient_suites import GradientCase, cases_of
+from attnspec.evaluation.baselines.grids import HALVES, THREE, Option
+from attnspec.evaluation.baselines.rules import RULES
+from attnspec.faults.backward import as_backward, take
+from attnspec.faults.sound import sound_named
+from attnspec.faults.subject import own_subject
+from attnspec.faults.work import HandedOver
+from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+from attnspec.subjects.callee import InProcess
+from attnspec.subjects.subject import Subject
+
+SOUND = "sound/backward_eager"
+USED = [(rule, dtype) for rule in GRADIENT_RULES.values() for dtype in rule.dtypes]
+FLASH, FUSED = (GRADIENT_RULES[name] for name in ("flash_attention_gradients", "pytorch_fused_gradients"))
+CHECK = GRADIENT_RULES["gradcheck"]
+EACH = pytest.mark.parametrize("rule", GRADIENT_RULES.values(), ids=lambda rule: rule.name)
+AT_EACH = pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_work() -> Iterator[None]:
+    """Grids deal a tenth of the work that they deal in a measurement, and gradcheck takes narrow heads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dealing, "HALF", dealing.HALF / 10)
+        patch.setattr(gradient_suites, "MATH", Sizes(2, 2, 2, 3, 4, 2, 2))
+        patch.setattr(gradient_suites, "_SAMPLE", Sizes(2, 4, 4, 3, 5, 2, 2))
+        cases_of.cache_clear()
+        yield
+    cases_of.cache_clear()
+
+
+def said(rule: GradientRule, target: str, dtype: DType, seed: int = 0) -> list[bool]:
+    return list(rule.judge(own_subject(target), dtype, seed))
+
+
+@AT_EACH
+def test_a_rule_on_gradients_accepts_the_formula_differentiated(rule: GradientRule, dtype: DType) -> None:
+    verdicts = said(rule, SOUND, dtype)
+    assert verdicts
+    assert not any(verdicts)
+
+
+@AT_EACH
+@pytest.mark.parametrize("fault", ["grad_value_of_next_head", "grad_misread", "grad_accumulates"])
+def test_a_rule_on_gradients_convicts_the_blatant(rule: GradientRule, dtype: DType, fault: str) -> None:
+    assert any(said(rule, f"fault/{fault}", dtype)) or (fault, rule) == ("grad_accumulates", FUSED)
+
+
+@EACH
+def test_a_rule_on_gradients_is_put_to_who_has_some(rule: GradientRule) -> None:
+    subjects = {name: own_subject(name) for name in (SOUND, "sound/naive", "fault/scale_none", "fault/layer_merge")
+                if name != "fault/layer_merge"}
+    assert {name for name, subject in subjects.items() if rule.suits(subject)} == {SOUND}
+    assert said(rule, "sound/naive", rule.dtypes[0]) == []
+    assert said(rule, SOUND, next(dtype for dtype in (*DType, None) if dtype not in rule.dtypes) or DType.FLOAT64) == []
+
+
+@EACH
+def test_a_rule_on_gradients_draws_anew_with_another_seed(rule: GradientRule) -> None:
+    dtype = rule.dtypes[0]
+    first, again, other = (cases_of.__wrapped__(rule.cases, dtype, seed)[0].posed.problem for seed in (0, 0, 1))
+    assert np.array_equal(first.query, again.query)
+    assert not np.array_equal(first.query, other.query)
+    assert cases_of(rule.cases, dtype, 0) is cases_of(rule.cases, dtype, 0)
+
+
+@EACH
+def test_a_rule_on_gradients_names_itself_and_its_source(rule: GradientRule) -> None:
+    assert EVERY[rule.name] is rule
+    assert rule.name not in RULES
+    assert rule.source.startswith("https://")
+    assert rule.meaning.endswith(".")
+    assert all(re.search(r" at [0-9a-v.]{7}$", str(source)) for source in rule.read)
+
+
+def test_gradients_have_the_numbers_of_their_sources() -> None:
+    """As in flash-attention's test_flash_attn.py, PyTorch's test_transformers.py, and the page of gradcheck."""
+    flash = [(set(test.factors.values()), set(test.beside_slopes.values()), test.plus)
+             for test in gradient_grids.FLASH_GRADIENTS]
+    assert flash == [({3}, set(), 0)] * 3 + [({2}, set(), 0)] * 2 + [({2}, set(), 1e-5)] * 2 + [
+        ({2}, {8}, 2e-4), ({5}, set(), 1e-3), ({2}, set(), 0)]
+    assert [dict(test.factors) for test in gradient_grids.FUSED_GRADIENTS] == [
+        {"query": 150, "key": 25, "value": 8.5}, {"query": 160, "key": 25, "value": 8, "bias": 45},
+        {"query": 180, "key": 16, "value": 4}, {"query": 110, "key": 8, "value": 3}]
+    assert gradient_grids.FUSED_LEAST == 1e-5
+    assert (gradcheck.EPS, gradcheck.ATOL, gradcheck.RTOL) == (1e-6, 1e-5, 1e-3)
+
+
+def test_rules_on_gradients_are_used_where_their_sources_use_them() -> None:
+    assert [rule.dtypes for rule in GRADIENT_RULES.values()] == [
+        HALVES, THREE, (DType.FLOAT64,), (DType.FLOAT64, *THREE)]
+    only = [test.grid.test for test in (*gradient_grids.FLASH_GRADIENTS, *gradient_grids.FUSED_GRADIENTS)
+            if test.dtypes == (DType.FLOAT16,)]
+    assert only == ["test_flash_attn_bwd_overflow", "test_fused_attention_vs_math_ref_grads_cudagraph"]
+    overflows = [sum(case.plus == 1e-3 for case in cases_of(FLASH.cases, dtype, 0)) for dtype in HALVES]
+    assert overflows[0]
+    assert not overflows[1]
+
+
+def known(case: GradientCase, kind: str, entry: float) -> None:
+    """Give the case references of one entry each; those that are not given are 1."""
+    dtype = np.float32 if kind in {"wider", "rounded"} else case.posed.problem.query.dtype
+    case.posed.gradients.__dict__[kind] = gradients(entry, dtype)
+
+
+def gradients(entry: float, dtype: Any = np.float32, **others: float) -> Mapping[str, Array]:  # noqa: ANN401  (NumPy's)
+    return {name: np.full((1, 1, 1, 1), others.get(name, entry), dtype) for name in QKV}
+
+
+def case(dtype: DType = DType.FLOAT32, factor: float = 3, **words: Any) -> GradientCase:  # noqa: ANN401  (a case's)
+    """A case with one entry an array, whose references are 1."""
+    ones = [np.ones((1, 1, 1, 1), numpy_dtype(dtype))] * 3
+    made = GradientCase(PosedGradients(Problem(dtype, *ones, grad_output=ones[0])), dict.fromkeys(QKV, factor), **words)
+    for kind in ("wider", "rounded", "same", "eager"):
+        known(made, kind, 1)
+    return made
+
+
+def test_flash_attention_allows_times_the_error_of_eager_gradients() -> None:
+    judged = case(plus=2**-10)
+    known(judged, "eager", 1 + 2**-8)
+    assert not gradient_rules.times_eager(gradients(1 + 3 * 2**-8 + 2**-10), judged)
+    assert gradient_rules.times_eager(gradients(1, key=1 + 3 * 2**-8 + 2**-9), judged)
+    assert gradient_rules.times_eager(gradients(1, value=math.nan), judged)
+
+
+def test_gradients_of_packed_inputs_have_one_error_of_all_three() -> None:
+    apart, packed = case(), case(is_packed=True)
+    for each in (apart, packed):
+        each.posed.gradients.__dict__["eager"] = gradients(1, key=1 + 2**-8)
+    seen = gradients(1, query=1 + 2**-7)
+    assert gradient_rules.times_eager(seen, apart)
+    assert not gradient_rules.times_eager(seen, packed)
+    assert gradient_rules.times_eager(gradients(1, query=1 + 2**-6), packed)
+
+
+def test_fused_gradients_are_allowed_a_least_distance() -> None:
+    judged = case()
+    assert not gradient_rules.times_low(gradients(1 + 0.9e-5), judged)
+    assert gradient_rules.times_low(gradients(1, query=1 + 1.1e-5), judged)
+    known(judged, "same", 1 + 2**-8)
+    assert not gradient_rules.times_low(gradients(1 + 3 * 2**-8), judged)
+    assert gradient_rules.times_low(gradients(1, value=1 + 4 * 2**-8), judged)
+
+
+def test_a_gradient_of_another_dtype_or_beyond_the_defaults_is_far() -> None:
+    judged = case()
+    assert not gradient_rules.far_from_same(gradients(1 + 1e-6), judged)
+    assert gradient_rules.far_from_same(gradients(1, key=1 + 2e-5), judged)
+    assert gradient_rules.far_from_same(gradients(1, np.float64), judged)
+
+
+def test_split_ones_have_another_factor_beside_slopes() -> None:
+    split = next(test for test in gradient_grids.FLASH_GRADIENTS if test.beside_slopes)
+    assert set(split.allowed(frozenset()).values()) == {2}
+    assert set(split.allowed(frozenset({Option.ALIBI})).values()) == {8}
+    assert set(gradient_grids.FLASH_GRADIENTS[0].allowed(frozenset({Option.ALIBI})).values()) == {3}
+
+
+def dealt(test: GradientTest, dtype: DType = DType.FLOAT16) -> list[Problem]:
+    return [each.posed.problem for each in gradient_suites._of_tests(gradient_suites.normal, [test], dtype, 0)]
+
+
+def test_a_single_query_has_no_diagonal() -> None:
+    causal = next(test for test in gradient_grids.FLASH_GRADIENTS if test.grid.test == "test_flash_attn_causal")
+    problems = dealt(replace(causal, grid=replace(causal.grid, lengths=((1, 9), (3, 9)))))
+    assert {(problem.sizes.T, problem.causal) for problem in problems} == {(1, False), (3, True)}
+
+
+def test_gains_and_strides_are_those_of_the_test() -> None:
+    overflow, transposed = gradient_grids.FLASH_GRADIENTS[-2:]
+    largest = [np.abs(np.asarray(getattr(dealt(overflow)[-1], name), np.float64)).std() for name in QKV]
+    assert [round(each) for each in largest] == [5, 3, 3]
+    grads = [problem.grad_output for problem in (*dealt(overflow), *dealt(transposed))]
+    assert {each.flags.c_contiguous for each in grads[:len(dealt(overflow))] if each is not None} == {True}
+    assert {each.flags.c_contiguous for each in grads[len(dealt(overflow)):] if each is not None} == {False}
+
+
+def test_the_gradient_of_a_float_mask_is_that_of_one_for_all_heads() -> None:
+    masked = [each for each in cases_of(FUSED.cases, DType.FLOAT32, 0) if "bias" in each.factors]
+    assert masked
+    for each in masked:
+        sizes, mask = each.posed.problem.sizes, each.posed.gradients.wider["bias"]
+        assert mask.shape == (1, 1, sizes.T, sizes.S)
+
+
+def test_what_raises_has_wrong_gradients() -> None:
+    def raises(*_: object, **__: object) -> Mapping[str, Array]:
+        raise ValueError("no such kernel")
+
+    assert all(FLASH.judge(altered(raises), DType.FLOAT16, 0))
+
+
+def test_gradients_that_a_subject_does_not_take_are_left_out() -> None:
+    subject = own_subject(SOUND)
+    plain = replace(subject, declaration=replace(subject.declaration, keywords=frozenset({"causal", "grad_output"})))
+    every, some = (len(list(GRADIENT_RULES["assert_close_gradients"].judge(each, DType.FLOAT32, 0)))
+                   for each in (subject, plain))
+    assert (every, some) == (12, 11)  # one has a float mask
+
+
+def altered(backward: Callable[..., Mapping[str, Array]]) -> Subject:
+    """A sound forward pass with this backward pass."""
+    return replace(own_subject(SOUND), id="altered", callee=InProcess(sound_named("naive").function, backward=backward))
+
+
+def changed(change: Callable[[Mapping[str, Array], int], Mapping[str, Array]]) -> Subject:
+    """One whose results are changed by a function of them and of the number of the call."""
+    sound, calls = as_backward(), iter(range(10**9))
+
+    def attend_backward(*arguments: Array, **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
+        return change(sound(*arguments, **keywords), next(calls))
+
+    return altered(attend_backward)
+
+
+@pytest.mark.parametrize(("wrong", "change"), [
+    (False, lambda found, _: found),
+    (False, lambda found, _: {**found, "key": found["key"] * (1 + 0.9e-3)}),
+    (True, lambda found, _: {**found, "key": found["key"] * (1 + 1e-2)}),
+    (False, lambda found, call: {**found, "value": found["value"] + 0.9e-5 * (call > 0)}),
+    (True, lambda found, _: {**found, "value": found["value"] + 0.9e-5}),  # zeros do not lead to zeros
+    (True, lambda found, call: {**found, "query": found["query"] * (1 + 1e-9 * call)})])  # not the same twice
+def test_gradcheck_has_its_tolerances_and_asks_twice(
+    wrong: bool, change: Callable[[Mapping[str, Array], int], Mapping[str, Array]],  # noqa: FBT001  (a table's)
+) -> None:
+    first = cases_of(CHECK.cases, DType.FLOAT64, 0)[0]
+    assert gradcheck.fails_gradcheck(changed(change), first) is wrong
+
+
+@pytest.mark.parametrize("name", ["sound/backward_eager", "sound/backward_recomputed", "fault/grad_key_one_thousandth",
+                                  "fault/grad_query_one_percent", "fault/grad_causal_dropped", "fault/grad_bias_dropped"])
+def test_gradcheck_says_what_torch_says(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    for each in cases_of(CHECK.cases, DType.FLOAT64, 0):
+        ours = gradcheck.fails_gradcheck(own_subject(name), each)
+        assert ours is not _torch_accepts(torch, name, each.posed.problem), str(each.posed.problem)
+
+
+def _torch_accepts(torch: Any, name: str, problem: Problem) -> bool:  # noqa: ANN401  (a framework)
+    """What torch.autograd.gradcheck makes of the subject, as a function with a backward pass of its own."""
+    names = [name for name in (*QKV, "bias") if getattr(problem, name) is not None]
+
+    class Attention(torch.autograd.Function):  # type: ignore[misc,name-defined]  # torch has no types here
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:  # noqa: ANN401  (tensors)
+            ctx.save_for_backward(*inputs)
+            return torch.from_numpy(own_subject(name).answer(_with(inputs).but(grad_output=None)).output.copy())
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:  # noqa: ANN401  (tensors)
+            asked = _with(ctx.saved_tensors).but(grad_output=grad.numpy())
+            found = own_subject(name).answer(asked).by_input
+            return tuple(torch.from_numpy(found[each].copy()) for each in names)
+
+    def _with(tensors: Any) -> Problem:  # noqa: ANN401  (tensors)
+        return problem.but(**{each: tensor.detach().numpy() for each, tensor in zip(names, tensors, strict=True)})
+
+    given = [torch.from_numpy(np.array(getattr(problem, each), order="K")).requires_grad_() for each in names]
+    return bool(torch.autograd.gradcheck(Attention.apply, given, raise_exception=False))
+
+
+def test_the_eager_gradients_are_those_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    cases = [each for each in cases_of(FLASH.cases, DType.BFLOAT16, 0) if each.posed.problem.sizes.T > 1]
+    assert {"softcap", "bias", "window", "mask", "causal"} <= {
+        word for each in cases for word in each.posed.problem.keywords}
+    for each in cases:
+        theirs, ours, true = _eager_of_torch(torch, each.posed.problem), each.posed.gradients.eager, \
+            each.posed.gradients.rounded
+        for name, found in theirs.items():
+            errors = [np.abs(of.astype(np.float64) - true[name]).max() for of in (found, ours[name])]
+            assert errors[1] == pytest.approx(errors[0], rel=0.3, abs=1e-7), (str(each.posed.problem), name)
+
+
+def _eager_of_torch(torch: Any, problem: Problem) -> Mapping[str, Array]:  # noqa: ANN401  (a framework)
+    """The formula in bfloat16, the key scaled before, differentiated by torch."""
+    call = HandedOver(problem.query, problem.key, problem.value, **{**problem.given, "grad_output": None})
+    seen = torch.from_numpy(np.ascontiguousarray(take(call, np.asarray(problem.grad_output), gradient_suites_way()).visible))
+    query, key, value, grad = (torch.from_numpy(np.asarray(getattr(problem, name), np.float32)).bfloat16()
+                               for name in (*QKV, "grad_output"))
+    given = [each.requires_grad_() for each in (query, key, value)]
+    groups = problem.sizes.H // problem.sizes.Hkv
+    logits = query @ (key.repeat_interleave(groups, 1) / math.sqrt(problem.sizes.D)).transpose(-1, -2)
+    if problem.softcap is not None:
+        logits = (logits / problem.softcap).tanh() * problem.softcap
+    if problem.bias is not None:
+        logits = logits + torch.from_numpy(np.asarray(problem.bias, np.float32)).bfloat16()
+    weights = torch.softmax(logits.masked_fill(~seen, -math.inf), -1).masked_fill(~seen.any(-1, keepdim=True), 0)
+    (weights @ value.repeat_interleave(groups, 1)).backward(grad)
+    return {name: each.grad.double().numpy() for name, each in zip(QKV, given, strict=True)}
