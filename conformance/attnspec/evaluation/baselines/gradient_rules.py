@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import GRAD
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import gradient_suites as suites
 from attnspec.evaluation.baselines.dealing import told
 from attnspec.evaluation.baselines.gradcheck import fails_gradcheck
@@ -88,9 +87,8 @@ class GradientRule:
     dtypes: tuple[DType, ...]
 
     def suits(self, subject: Subject) -> bool:
-        """Whether the subject is dense attention that has gradients."""
-        declared = subject.declaration
-        return declared.kind is Kind.ATTENTION and declared.form is Form.DENSE and GRAD in declared.keywords
+        """Whether the subject has gradients."""
+        return GRAD in subject.declaration.keywords
 
     def judge(self, subject: Subject, dtype: DType, seed: int) -> Iterator[bool]:
         """Whether the subject's gradients are called wrong, case by case; lazily. What is left out and what counts as
