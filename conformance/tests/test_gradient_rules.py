@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -213,7 +214,4 @@ def test_gradients_by_another_convention_are_left_out() -> None:
 
 def test_a_backward_pass_with_a_memory_starts_anew_with_each_rule() -> None:
     subject, rule = own_subject("fault/grad_accumulates"), GRADIENT_RULES["assert_close_gradients"]
-    first, again = (list(rule.judge(subject, DType.FLOAT32, 0)) for _ in range(2))
-    assert first == again
-    assert any(first)
-    assert not first[0]
+    assert [list(islice(rule.judge(subject, DType.FLOAT32, 0), 2)) for _ in range(2)] == [[False, True]] * 2
