@@ -82,11 +82,9 @@ def test_the_eager_gradients_are_those_of_torch() -> None:
     assert {"softcap", "bias", "window", "mask", "causal"} <= {
         word for each in cases for word in each.posed.problem.keywords}
     for each in cases:
-        theirs, ours, true = _eager_of_torch(torch, each.posed.problem), each.posed.gradients.eager, \
-            each.posed.gradients.rounded
-        for name, found in theirs.items():
-            errors = [np.abs(of.astype(np.float64) - true[name]).max() for of in (found, ours[name])]
-            assert errors[1] == pytest.approx(errors[0], rel=0.3, abs=1e-7), (str(each.posed.problem), name)
+        for name, theirs in _eager_of_torch(torch, each.posed.problem).items():
+            alike = theirs == each.posed.gradients.eager[name].astype(np.float64)
+            assert alike.mean() > 0.98, (str(each.posed.problem), name)  # but for the order of sums
 
 
 def _eager_of_torch(torch: Any, problem: Problem) -> Mapping[str, Array]:  # noqa: ANN401  (a framework)
