@@ -57,7 +57,7 @@ def _torch_accepts(torch: Any, name: str, problem: Problem) -> bool:  # noqa: AN
     """What torch.autograd.gradcheck makes of the subject, as a function with a backward pass of its own."""
     names = [name for name in (*QKV, "bias") if getattr(problem, name) is not None]
 
-    class Attention(torch.autograd.Function):  # type: ignore[misc,name-defined]  # torch has no types here
+    class Attention(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:  # noqa: ANN401  (tensors)
             ctx.save_for_backward(*inputs)

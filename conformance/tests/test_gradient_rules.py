@@ -18,6 +18,7 @@ from attnspec.evaluation.baselines.gradient_references import PosedGradients
 from attnspec.evaluation.baselines.gradient_rules import EVERY, GRADIENT_RULES, GradientRule
 from attnspec.evaluation.baselines.gradient_suites import GradientCase, cases_of
 from attnspec.evaluation.baselines.grids import HALVES, THREE, Option
+from attnspec.evaluation.baselines.inputs import normal
 from attnspec.evaluation.baselines.rules import RULES
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
@@ -164,7 +165,7 @@ def test_split_ones_have_another_factor_beside_slopes() -> None:
 
 
 def dealt(test: GradientTest, dtype: DType = DType.FLOAT16) -> list[Problem]:
-    return [each.posed.problem for each in gradient_suites._of_tests(gradient_suites.normal, [test], dtype, 0)]
+    return [each.posed.problem for each in gradient_suites._of_tests(normal, [test], dtype, 0)]
 
 
 def test_a_single_query_has_no_diagonal() -> None:
