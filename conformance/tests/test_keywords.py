@@ -240,6 +240,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/grad_state.py": "faults that remember or overwrite",
         "faults/backward.py": "sound backward passes",
         "faults/made.py": "the stage of compiled and recomputed ones",
+        "evaluation/baselines/": "test suites that compare gradients",
     },
     "dropout_rate": {
         "core/keywords.py": "its field",

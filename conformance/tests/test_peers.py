@@ -14,10 +14,11 @@ import pytest
 from attnspec.core.nouns import DType, Kind
 from attnspec.evaluation.baselines import dealing, inputs, rules
 from attnspec.evaluation.baselines.false_alarms import false_alarm_share
+from attnspec.evaluation.baselines.grids import HALVES, THREE
 from attnspec.evaluation.baselines.inputs import SHAPES, Suite
 from attnspec.evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
-from attnspec.evaluation.baselines.rules import HALVES, RULES, THREE, Rule
+from attnspec.evaluation.baselines.rules import RULES, Rule
 from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype

@@ -285,6 +285,15 @@ def test_the_command_writes_page_picture_and_table(tmp_path: Path, capsys: pytes
     assert "75.0 % of 2 faults detected" in picture.read_text(encoding="utf-8")
 
 
+def test_a_table_of_several_records_counts_them_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = replace(PUTS[0], subject="fault/another")
+    for name, puts in (("one", PUTS), ("more", (more,))):
+        lines = map(to_line, (record_of(*puts).header, *puts))
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert main(["report", str(tmp_path / "one"), str(tmp_path / "more"), "--table"]) == 0
+    assert markdown_table(record_of(*PUTS, more)) in capsys.readouterr().out
+
+
 def test_verdicts_alone_are_no_picture(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pictures are drawn of power and of campaigns for false alarms"):
         write_picture(record_of(), tmp_path / "power.svg")

@@ -8,7 +8,7 @@ from pathlib import Path
 from attnspec.core.nouns import DType
 from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
-from attnspec.record.read import RunRecord, read_record
+from attnspec.record.read import RunRecord, read_record, read_records
 from attnspec.report.drawing import write_power_picture
 from attnspec.report.power_view import markdown_table
 from helpers.places import CHECKOUT
@@ -17,6 +17,8 @@ from helpers.records import run_started
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
 """The suite beside the rules of others, these on faults of sizes, and the suite alone as CI measures it."""
+GRADIENTS = POWER / "gradients.jsonl"
+"""The suite beside rules on gradients, in several runs."""
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -34,6 +36,12 @@ def test_the_tables_of_rules_are_those_of_the_records() -> None:
     given = [markdown_table(read_record(record)) for record in (RECORD, AT_SIZES, TODAY) if record.exists()]
     assert tables((CHECKOUT / "README.md").read_text(encoding="utf-8")) == given, (
         "attnspec report reports/power/NAME.jsonl --table prints the tables that belong into the README")
+
+
+def test_the_table_of_rules_on_gradients_is_that_of_its_record() -> None:
+    page = CHECKOUT / "docs" / "gradients.md"
+    assert tables(page.read_text(encoding="utf-8")) == [markdown_table(*read_records(GRADIENTS))], (
+        "attnspec report reports/power/gradients.jsonl --table prints the table that belongs into docs/gradients.md")
 
 
 def test_the_picture_is_drawn_from_the_record(tmp_path: Path) -> None:

@@ -36,7 +36,10 @@ from attnspec.runner.session import Session
 
 DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 BASELINES = "baselines"
-"""All rules but the suite, as --rule takes them."""
+"""All rules on outputs but the suite, as --rule takes them."""
+
+GRADIENTS = "gradients"
+"""The same of the rules on gradients, which nobody is put who has none. So they are asked for by name."""
 
 QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", "eager")
 """One of each way to compute and to round. A sound one is put every case of every clause, which is dear."""
@@ -57,7 +60,8 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    "sound/*; at "
                    f"effort quick {', '.join(QUICK_SOUND)}]")
 @click.option("--rule", "rules", multiple=True, metavar="NAME",
-              help=f"Only this rule; the suite is called {SUITE}, all others together {BASELINES}. [default: all]")
+              help=f"Only this rule; the suite is called {SUITE}, all others on outputs {BASELINES}, all on gradients "
+                   f"{GRADIENTS}. [default: {SUITE} and {BASELINES}]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
               help="Compare with this earlier record: exit code 1 if a fault is no longer detected.")
 @click.option("--diagnosis", type=OneOf("kind of diagnosis", DiagnosisShare),
@@ -114,12 +118,13 @@ def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Ite
 
 
 def _rules(names: Sequence[str]) -> tuple[str, ...]:
-    """All of them, or those that are named; `baselines` are all but the suite."""
+    """Those that are named, in their own order; without a name the suite and the rules on outputs."""
+    from attnspec.evaluation.baselines.gradient_rules import EVERY, GRADIENT_RULES  # noqa: PLC0415  (weight: NumPy)
     from attnspec.evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: NumPy)
 
-    known = (SUITE, *RULES)
+    known, groups = (SUITE, *EVERY), {BASELINES: tuple(RULES), GRADIENTS: tuple(GRADIENT_RULES)}
     for name in names:
-        if name not in (*known, BASELINES):
-            raise UsageError.unknown("rule", name, (*known, BASELINES))
-    asked = {*(names or known), *(RULES if BASELINES in names else ())}
+        if name not in (*known, *groups):
+            raise UsageError.unknown("rule", name, (*known, *groups))
+    asked = {rule for name in names or (SUITE, BASELINES) for rule in groups.get(name, (name,))}
     return tuple(name for name in known if name in asked)

@@ -61,7 +61,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
             _write_also(name, read, also, compared)
             click.echo(f"{name}: {also}")
     if table:
-        _print_table(read[0])
+        _print_table(read)
     for line in told(compared, against) if compared and against else ():
         click.echo(line)
     return compared.exit_code if compared else CONFORMS
@@ -99,7 +99,7 @@ _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
     "badge": write_badge, "baseline": _write_known, "junit": write_junit, "markdown": _write_audit, "picture": _draw}
 
 
-def _print_table(record: RunRecord) -> None:
+def _print_table(records: list[RunRecord]) -> None:
     from attnspec.report.power_view import markdown_table  # noqa: PLC0415  (weight: Jinja2)
 
-    click.echo(f"\n{markdown_table(visible(record))}", nl=False)
+    click.echo(f"\n{markdown_table(*map(visible, records))}", nl=False)

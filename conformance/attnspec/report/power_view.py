@@ -228,12 +228,12 @@ def _stages(puts: Sequence[SubjectPut], peer: RuleRow | None) -> tuple[StageRow,
     return tuple(StageRow(group, others.get(group.name)) for group in stages(puts, SUITE))
 
 
-def markdown_table(record: RunRecord) -> str:
+def markdown_table(*records: RunRecord) -> str:
     """One row a rule: the share of faults that it convicts at each dtype, how soon, and whom it accuses. Ends its line.
 
-    Without a measurement of power it is empty.
+    Records are counted together. Without a measurement of power it is empty.
     """
-    measured = power([record])
+    measured = power(records)
     if measured is None or not measured.rows:
         return ""
     return "".join((_head(measured), *(_markdown_row(row, measured) for row in measured.rows)))

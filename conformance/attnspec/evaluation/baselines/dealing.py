@@ -58,13 +58,15 @@ def affordable(sizes: Sizes, *, keeps_batch: bool = False) -> Sizes | None:
     return sizes if work(sizes) <= LARGEST else None
 
 
-def dealt(grids: Sequence[Grid], seed: int) -> tuple[GridCase, ...]:
-    """The cases of a seed, as they are dealt: tests in turn, until either half of the work is spent."""
+def dealt(grids: Sequence[Grid], seed: int, share: float = 1.0) -> tuple[GridCase, ...]:
+    """The cases of a seed, as they are dealt: tests in turn, until either half of the work, or this share of it, is
+    spent.
+    """
     found: dict[tuple[Sizes, frozenset[Option]], GridCase] = {}
     spent = {True: 0.0, False: 0.0}
     for case in _in_turn(grids, seed):
         is_small, costs = work(case.sizes) <= SMALL, work(case.sizes)
-        if (case.sizes, case.options) not in found and spent[is_small] + costs <= HALF:
+        if (case.sizes, case.options) not in found and spent[is_small] + costs <= HALF * share:
             found[case.sizes, case.options] = case
             spent[is_small] += costs
         if len(found) == MOST:

@@ -45,10 +45,10 @@ def _dealt_to_layers(law: Law, published: Sequence[Grid], dtype: DType, seed: in
 
 def _problems(law: Law, cases: Sequence[GridCase], dtype: DType, seed: int) -> Iterator[Problem]:
     for number, case in sorted(enumerate(cases), key=lambda each: work(each[1].sizes)):
-        yield _case(law, case, f"case {number}", dtype, seed)
+        yield problem_of(law, case, f"case {number}", dtype, seed)
 
 
-def _case(law: Law, case: GridCase, label: str, dtype: DType, seed: int) -> Problem:
+def problem_of(law: Law, case: GridCase, label: str, dtype: DType, seed: int) -> Problem:
     """The problem of a case, with everything that its options say."""
     problem = attention_problem(law, seed, label, case.sizes, dtype)
     for option in (option for option in OPTIONS if option in case.options):

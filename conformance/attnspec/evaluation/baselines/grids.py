@@ -6,6 +6,12 @@ import enum
 import itertools
 from dataclasses import dataclass
 
+from attnspec.core.nouns import DType
+
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+THREE = (DType.FLOAT32, *HALVES)
+"""Where rules are used."""
+
 Pair = tuple[int, int]
 
 

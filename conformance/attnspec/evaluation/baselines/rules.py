@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import grids
 from attnspec.evaluation.baselines.dealing import told
 from attnspec.evaluation.baselines.grid_suites import FLASH_ATTENTION, FLASH_ATTENTION_3, FUSED_ATTENTION
-from attnspec.evaluation.baselines.grids import NODE_CASES, OPERATOR_SAMPLES, Grid, Source
+from attnspec.evaluation.baselines.grids import HALVES, NODE_CASES, OPERATOR_SAMPLES, THREE, Grid, Source
 from attnspec.evaluation.baselines.inputs import OPINFO, SHAPES, Suite, five_draws, normal, uniform
 from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
@@ -49,7 +49,7 @@ def close_to_same(tolerances: Mapping[str, Tolerance]) -> Comparison:
     def wrong(seen: Array, reference: Reference) -> bool:
         """Whether what is seen, such as (B,H,T,Dv), has another dtype or an entry too far off."""
         known = reference.same
-        return seen.dtype != known.dtype or _apart(seen, known, *tolerances[known.dtype.name])
+        return seen.dtype != known.dtype or apart(seen, known, *tolerances[known.dtype.name])
     return wrong
 
 
@@ -58,7 +58,7 @@ def close_to_fused(seen: Array, reference: Reference) -> bool:
     low = reference.same
     if low.dtype != seen.dtype:
         return True
-    return _apart(seen, reference.wider.astype(low.dtype), *earned(reference.wider.astype(np.float64), low))
+    return apart(seen, reference.wider.astype(low.dtype), *earned(reference.wider.astype(np.float64), low))
 
 
 def earned(wide: Array, low: Array) -> Tolerance:
@@ -90,14 +90,10 @@ def _largest_error(seen: Array, reference: Reference) -> float:
     return float(np.abs(seen.astype(np.float64) - reference.rounded).max())
 
 
-def _apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:
+def apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:
     """Whether some entry of (B,H,T,Dv), or of weights, is further off than atol + rtol·|known|."""
     there, here = seen.astype(np.float64), known.astype(np.float64)
     return not bool((np.abs(there - here) <= atol + rtol * np.abs(here)).all())
-
-
-HALVES = (DType.FLOAT16, DType.BFLOAT16)
-THREE = (DType.FLOAT32, *HALVES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +113,10 @@ class Rule:
     read: tuple[Source, ...]
     dtypes: tuple[DType, ...] = THREE
 
+    def suits(self, subject: Subject) -> bool:  # noqa: ARG002  (rules on gradients do not suit every one)
+        """Whether the rule is put to the subject."""
+        return True
+
     def judge(self, subject: Subject, dtype: DType, seed: int) -> Iterator[bool]:
         """Whether the subject is called wrong, case by case in the suite's order; lazily.
 
@@ -127,7 +127,7 @@ class Rule:
             return
         subject = renewed(subject)  # what another rule asked of a fault with a memory must not serve this one
         for posed in self.inputs.posed(subject.declaration.kind, dtype, seed):
-            if not subject.refuses(posed.problem) and not _by_another_convention(subject, posed):
+            if not subject.refuses(posed.problem) and not by_another_convention(subject, posed):
                 yield self._calls_wrong(subject, posed)
 
     def _calls_wrong(self, subject: Subject, posed: ReferencedProblem) -> bool:
@@ -151,7 +151,7 @@ def _answer(subject: Subject, posed: ReferencedProblem) -> Answer:
     return subject.answer(problem) if isinstance(problem, Problem) else subject.answer_layer(problem)
 
 
-def _by_another_convention(subject: Subject, posed: ReferencedProblem) -> bool:
+def by_another_convention(subject: Subject, posed: ReferencedProblem) -> bool:
     """Whether the subject's declared conventions ask for another answer here than the recommended ones."""
     return any(subject.declaration.conventions.get(name, RECOMMENDED[name]) != RECOMMENDED[name]
                for name in _conventions_at_stake(posed))

@@ -115,13 +115,13 @@ class PowerJobs:
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
-        from attnspec.evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: see above)
+        from attnspec.evaluation.baselines.gradient_rules import EVERY  # noqa: PLC0415  (weight: see above)
         from attnspec.faults.catalogue import fault_named, fault_row  # noqa: PLC0415  (weight: NumPy)
 
         comparison((), self.plan)  # finds out now whether the earlier record can be read
         rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning,
                   "sizes_from": ", ".join(map(str, rule.read))}
-                 for rule in RULES.values()]
+                 for rule in EVERY.values()]
         named = (_drawn(target, int(seed)) for target in self.plan.targets if target.startswith(FAULT)
                  for seed in self.plan.more[_SEEDS])
         faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))

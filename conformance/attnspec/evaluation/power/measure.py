@@ -9,7 +9,8 @@ from functools import lru_cache
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.diagnose import named
 from attnspec.diagnosis.witnesses import Witnesses
-from attnspec.evaluation.baselines.rules import RULES, Rule
+from attnspec.evaluation.baselines.gradient_rules import EVERY, GradientRule
+from attnspec.evaluation.baselines.rules import Rule
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
@@ -150,12 +151,12 @@ def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
 
 
 def _peers(blank: SubjectPut, rules: Rules, summon: Summon) -> Iterator[Conviction]:
-    for name, rule in RULES.items():
-        if name in rules.names and blank.dtype in rule.dtypes:
-            yield judged(rule, summon(), blank.dtype, blank.seed)
+    for name, rule in EVERY.items():
+        if name in rules.names and blank.dtype in rule.dtypes and rule.suits(subject := summon()):
+            yield judged(rule, subject, blank.dtype, blank.seed)
 
 
-def judged(rule: Rule, subject: Subject, dtype: DType, seed: int) -> Conviction:
+def judged(rule: Rule | GradientRule, subject: Subject, dtype: DType, seed: int) -> Conviction:
     """What a rule of today says: it stops at the first case that it calls wrong."""
     cases = 0
     for is_wrong in rule.judge(subject, dtype, seed):
