@@ -39,6 +39,9 @@ OF_PARAMETER: Mapping[ParameterGradient, tuple[str, tuple[str, ...]]] = {
     "b_value_gradient": ("b_value", ("Out",)), "b_out_gradient": ("b_out", ("Out",))}
 """By observable, the parameter and its axes."""
 
+OF_OUTPUT, BIASES = frozenset({"w_out", "b_out"}), frozenset({"b_query", "b_key", "b_value", "b_out"})
+"""What a layer without output projection has not, and what one without biases has not."""
+
 DIFFERENTIATED: Mapping[str, str] = {name: of for name, (of, _) in (*OF_INPUT.items(), *OF_PARAMETER.items())}
 """By observable, what the gradient is with respect to."""
 
@@ -68,11 +71,12 @@ def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) 
     of, axes = OF_PARAMETER[name]
     if not scene.is_layer or any(part.grad_output is None for part in posed.parts):
         raise NoClaim(f"there is no {of} to differentiate with respect to")
+    limits = scene.subject.declaration.limits
+    if (of in OF_OUTPUT and not limits.projects_output) or (of in BIASES and not limits.has_biases):
+        raise OutsideLimits(f"it has no {of}")
     asked = replace(posed, parts=tuple(part.but(of_parameters=True) for part in posed.parts),
                     key=f"{posed.key}+{PARAMETERS}")
     answers = scene.answers(asked)
-    if any(of_parameter(of) not in answer.by_input for answer in answers):
-        raise OutsideLimits(f"it has no {of}")
     return [answer.by_input[of_parameter(of)] for answer in answers], axes
 
 
