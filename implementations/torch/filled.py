@@ -24,7 +24,7 @@ class Filled:
         self._module = module
         self._tensors = dict(tensors)
 
-    def train(self, mode: bool = True) -> Filled:  # noqa: FBT001, FBT002  (as modules have it)
+    def train(self, mode: bool = True) -> Filled:
         """The same in training mode, or in evaluation mode."""
         self._module.train(mode)
         return self

@@ -27,7 +27,7 @@ def _fault(name: str, story: str, edit: Edit, reach: str = _REACH, *, link: str 
 
 
 def _each(prefix: str, change: Callable[[Array, str, Known], Array]) -> Edit:
-    """An edit of every gradient whose name begins so, w_query (M,H·D) or b_query (H·D,); given its projection's name."""
+    """An edit of each gradient whose name begins so, w_query (M,H·D) or b_query (H·D,), told its projection's name."""
     def edit(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:
         """Gradients by name, any shape."""
         return {name: change(array, name[2:], known) if name.startswith(prefix) else array
@@ -64,13 +64,13 @@ def _turned(array: Array, known: Known) -> Array:  # noqa: ARG001  (an edit's)
     return array.T if array.shape[0] == array.shape[1] else array
 
 
-def _of_first_head(array: Array, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+def _of_first_head(array: Array, known: Known) -> Array:
     """(H·Dv,M): of the output of the first head in the place of every head's."""
     width = array.shape[0] // known.call.heads
     return known.weight(OUT, np.tile(known.given[OUT][..., :width], known.call.heads))
 
 
-def _stored_sums(array: Array, name: str, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+def _stored_sums(array: Array, name: str, known: Known) -> Array:
     """(N,): a sum over batch entries and places each of whose partial sums is stored in the dtype."""
     io, total = known.io, np.zeros(array.shape, array.dtype)
     for row in known.back[name].reshape(-1, len(array)):

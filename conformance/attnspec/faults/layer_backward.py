@@ -83,8 +83,9 @@ def _of_parameters(known: Known) -> Mapping[str, Array]:
 
 
 def _dtype(name: str, call: LayerCall) -> np.dtype[Any]:
-    """That of what the gradient is of."""
-    return call.sinks.dtype if name == "sinks" and call.sinks is not None else call.query.dtype
+    """That of what the gradient is of; parameters have the dtype of the inputs."""
+    of: Array = getattr(call, name, call.query)
+    return of.dtype
 
 
 def as_layer_backward(edit: Edit) -> LayerBackward:

@@ -34,14 +34,19 @@ class Factor:
         return np.asarray(np.abs(self.truth).astype(np.float64) + self.error)
 
     @property
+    def judged(self) -> Array:
+        """(M,), of a flat one: the columns of which all is claimed."""
+        return np.asarray(self.claimed.all(axis=0))
+
+    @property
     def flat(self) -> Factor:
         """The same with batch entries and places on one axis: (B·L,M)."""
         return Factor(*(each.reshape(-1, each.shape[-1]) for each in (self.truth, self.error, self.claimed)))
 
 
 def exact(array: Array, real: np.dtype[np.floating], b: BackwardRoundings) -> Factor:
-    """(B,L,M) as they are handed over, in the arithmetic of the truth. Where subnormal numbers are taken for 0, these are
-    lost, and what they are multiplied by may be large.
+    """(B,L,M) as they are handed over, in the arithmetic of the truth. Where subnormal numbers are taken for 0, they
+    are lost, and what they are multiplied by may be large.
     """
     size = np.abs(array.astype(np.float64))
     return Factor(array.astype(real), np.where(size < b.forward.lost_input, size, 0.0), np.ones(array.shape, bool))
@@ -56,27 +61,27 @@ def gradient_of_weight(given: Factor, back: Factor, classes: Sequence[BackwardRo
     size, turned = other.size, one.size.T
     error = one.error.T @ np.abs(other.truth).astype(np.float64) + turned @ other.error
     number = (turned > 0).astype(float) @ (size > 0).astype(float)
-    lost = ~one.claimed.all(axis=0)[:, None] | ~other.claimed.all(axis=0)
-    return _summed(times(one.truth.T, other.truth), error, turned @ size, number, lost, len(size),
-                   [_stored_once(b, partial=0) for b in classes])
+    whole = Factor(times(one.truth.T, other.truth), error, one.judged[:, None] & other.judged)
+    own = [_stored_once(b, partial=0) for b in classes]
+    return _summed(whole, turned @ size, number, len(size), own)
 
 
 def gradient_of_bias(back: Factor, classes: Sequence[BackwardRoundings]) -> Gradient:
     """(N,): of what is added to all places of a projection, given the gradient of what comes out, (B,L,N)."""
     other = back.flat
-    number, lost = (other.size > 0).sum(axis=0).astype(float), ~other.claimed.all(axis=0)
-    return _summed(other.truth.sum(axis=0), other.error.sum(axis=0), other.size.sum(axis=0), number, lost,
-                   len(other.size), [_stored_once(b, partial=b.precision.partial_biases) for b in classes])
+    whole = Factor(other.truth.sum(axis=0), other.error.sum(axis=0), other.judged)
+    number = (other.size > 0).sum(axis=0).astype(float)
+    own = [_stored_once(b, partial=b.precision.partial_biases) for b in classes]
+    return _summed(whole, other.size.sum(axis=0), number, len(other.size), own)
 
 
-def _summed(truth: Array, error: Array, size: Array, number: Array, lost: Array, length: int,
-            classes: Sequence[BackwardRoundings]) -> Gradient:
-    """(M,N) or (N,), given what the errors of the factors come to, the size and number of the terms, and what is lost.
+def _summed(whole: Factor, size: Array, number: Array, length: int, classes: Sequence[BackwardRoundings]) -> Gradient:
+    """(M,N) or (N,): a sum, given what the errors of its terms come to, their sizes and how many there are.
 
     The errors count once, whatever the classes that add up the sums.
     """
-    errors = (error, *(np.zeros(error.shape) for _ in classes[1:]))
-    sums = Sums(truth, errors, (size,) * len(classes), number, lost)
+    errors = (whole.error, *(np.zeros(size.shape) for _ in classes[1:]))
+    sums = Sums(whole.truth, errors, (size,) * len(classes), number, ~whole.claimed)
     return finished(sums, Summing(length=length), tuple(classes))
 
 

@@ -23,7 +23,8 @@ class BackwardPrecision:
     gradient (where the scale is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
     returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta comes from the output,
     or from a P that was divided by its own sum.  partial: after so many terms a partial sum of a gradient is stored in
-    the dtype; 0 means never.  partial_biases: the same of the gradient of a bias of a layer's projection.  reason: where this is documented, or how it was established.
+    the dtype; 0 means never.  partial_biases: the same of the gradient of a bias of a layer's projection.  reason:
+    where this is documented, or how it was established.
     """
 
     weights: int = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import Parameter
+from types import MappingProxyType
 
 import numpy as np
 
@@ -96,7 +97,7 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
 
 
 def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
-                     limits: Limits, kept: Mapping[str, object]) -> Call:
+                     limits: Limits, *, kept: Mapping[str, object] = MappingProxyType({})) -> Call:
     """A call of the backward pass: gradients come back. arrays, grad: as for a framework.  kept: what it wants of the
     forward pass.
     """
@@ -114,7 +115,7 @@ def of_parameter(name: str) -> str:
 
 
 def _parameters(problem: Problem, keywords: Mapping[str, object]) -> Mapping[str, Array]:
-    """By their names among the arguments, the parameters, w_query (M,H·D) and its like, whose gradients are asked for."""
+    """By their names among the arguments, the parameters, w_query (M,H·D) and its like, that have gradients here."""
     given = keywords.get(PARAMS) if problem.of_parameters else None
     return {of_parameter(name): array for name, array in given.items()} if isinstance(given, Mapping) else {}
 

@@ -25,8 +25,8 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.yaml_lines import shown
 
 PAIR = 2
-UNREACHED = ("the gradients of its parameters cannot be asked for: none flows to what is handed over, as where a module is "
-             "filled by copying")
+UNREACHED = ("the gradients of its parameters cannot be asked for: none flows to those that it is handed, as where a "
+             "module is filled by copying")
 
 
 class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is no error of ours)

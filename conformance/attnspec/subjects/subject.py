@@ -185,7 +185,7 @@ class Subject:
                                                     once=lowered.of_one_input))
             output = lowered.heads_of(answer.output)
         else:
-            answer = self._called(call_of_backward(problem, arrays, keywords, grad, limits, {}))
+            answer = self._called(call_of_backward(problem, arrays, keywords, grad, limits))
             output = self.answer(problem.but(grad_output=None)).output
         return replace(answer, output=output, by_input=lowered.heads_of_inputs(answer.by_input))
 
@@ -238,7 +238,7 @@ class Subject:
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
         kept = {OUTPUT: forward.output, LSE: forward.lse}
         kept = {name: kept[name] for name in self.backward.wants if kept[name] is not None}
-        answer = self._called(call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept))
+        answer = self._called(call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=kept))
         return replace(answer, output=forward.output)
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],

@@ -18,17 +18,17 @@ from attnspec.subjects.lower import Lowered
 OUT = "out"
 
 
-def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradient], output: Expectation, grad: Array, *,
-                  settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
+def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradient], output: Expectation,
+                  grad: Array, *, settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
     """By the names of the parameters. found: the gradients of the inputs.  output: of attention.  grad: of the layer's
     output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
     """
-    real = np.dtype(wide_float(problem.dtype))
-    pairs = {name: (exact(getattr(lowered, name), real, classes[0]), _spread(lowered, name, _of_input(found[name], real)))
+    real, own = np.dtype(wide_float(problem.dtype)), classes[0]
+    pairs = {name: (exact(getattr(lowered, name), real, own), _spread(lowered, name, _of_input(found[name], real)))
              for name in INPUTS}
     heads = _spread(lowered, OUT, _of_output(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        return dict(_each(lowered.params, {**pairs, OUT: (heads, exact(grad, real, classes[0]))}, classes))
+        return dict(_each(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
 
 
 def _each(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],

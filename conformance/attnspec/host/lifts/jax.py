@@ -162,7 +162,8 @@ def _pulled(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[s
     """A program from arrays, any shape, by name to output and gradients. pulled: see `_of`."""
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
-            output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *(making.argument(arrays, name) for name in wrt))
+            leaves = [making.argument(arrays, name) for name in wrt]
+            output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *leaves)
             return output, list(pull(arrays[plain.GRAD].astype(output.dtype)))
 
     return _hurried()(both)
