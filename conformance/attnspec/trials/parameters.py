@@ -24,9 +24,9 @@ def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradie
     output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
     """
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
-    pairs = {name: (exact(getattr(lowered, name), real, own), _spread(lowered, name, _of_input(found[name], real)))
+    pairs = {name: (exact(getattr(lowered, name), real, own), spread(lowered, name, _of_input(found[name], real)))
              for name in INPUTS}
-    heads = _spread(lowered, OUT, _of_output(problem, output, settled, real))
+    heads = spread(lowered, OUT, _of_output(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         return dict(_each(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
 
@@ -54,7 +54,7 @@ def _of_output(problem: Problem, output: Expectation, settled: Array, real: np.d
     return Factor(truth, error, np.broadcast_to(claimed, truth.shape))
 
 
-def _spread(lowered: Lowered, name: str, heads: Factor) -> Factor:
+def spread(lowered: Lowered, name: str, heads: Factor) -> Factor:
     """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold zeros times what the
     head has there, so that an entry that is not claimed takes its head with it.
     """
