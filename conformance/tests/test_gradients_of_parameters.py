@@ -18,6 +18,7 @@ from attnspec.faults.fault import Fault
 from attnspec.faults.grad_params import FAULTS
 from attnspec.faults.layer_backward import as_layer_backward
 from attnspec.faults.subject import fault_subject
+from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradient_params import Factor, exact, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradient_precision import BackwardRoundings, backward_assumed, backward_precision_of
 from attnspec.numerics.gradients import Gradient, erring
@@ -28,6 +29,7 @@ from attnspec.subjects.lower import lower
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Answer, Subject
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.memory import held_bytes
 from attnspec.trials.parameters import spread
 from helpers.gradients import problem, verdicts
 
@@ -261,3 +263,10 @@ def test_padded_columns_of_a_lost_head_are_lost_with_it() -> None:
     assert found.truth.shape == (2, 5, 8)
     assert not found.claimed[0, 3, 4:].any()
     assert found.claimed.sum() == found.claimed.size - 4
+
+
+def test_what_is_remembered_counts_the_gradients_in_it() -> None:
+    """Those of a layer's parameters are as many numbers as its model is wide, squared."""
+    gradient = Gradient(np.zeros((64, 64)), np.zeros((64, 64)), np.ones((64, 64), bool))
+    assert held_bytes(of_gradients({"w_query": gradient})) == 64 * 64 * 17
+    assert held_bytes(Answer(np.zeros(2), None, by_input={"params.w_query": np.zeros((64, 64))})) == 64 * 64 * 8 + 16
