@@ -12,7 +12,7 @@ import ml_dtypes  # JAX needs it itself
 import numpy as np
 
 from ..frames import Entries
-from . import driver, jax_forms, plain
+from . import driver, jax_forms, making, plain
 from .making import Form
 
 
@@ -162,7 +162,8 @@ def _pulled(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[s
     """A program from arrays, any shape, by name to output and gradients. pulled: see `_of`."""
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
-            output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *(arrays[name] for name in wrt))
+            leaves = [making.argument(arrays, name) for name in wrt]
+            output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *leaves)
             return output, list(pull(arrays[plain.GRAD].astype(output.dtype)))
 
     return _hurried()(both)
@@ -173,7 +174,7 @@ def _of(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any, wr
     """What the function makes of arguments, arrays of any shape among them, of which some are the leaves. once: those
     that are the query itself.
     """
-    every = {**given, **dict(zip(wrt, leaves))}
+    every = making.replaced(given, dict(zip(wrt, leaves)))
     every.update(dict.fromkeys(once, every["query"]))
     del every[plain.GRAD]
     inputs = [every.pop(name) for name in plain.INPUTS]
