@@ -17,8 +17,8 @@ from helpers.records import run_started
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
 """The suite beside the rules of others, these on faults of sizes, and the suite alone as CI measures it."""
-GRADIENTS = POWER / "gradients.jsonl"
-"""The suite beside rules on gradients, in several runs."""
+GRADIENTS, SOUND = (POWER / f"{name}.jsonl" for name in ("gradients", "gradients_sound"))
+"""The suite beside rules on gradients, in two runs, and the suite on sound backward passes."""
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -42,6 +42,8 @@ def test_the_table_of_rules_on_gradients_is_that_of_its_record() -> None:
     page = CHECKOUT / "docs" / "gradients.md"
     assert tables(page.read_text(encoding="utf-8")) == [markdown_table(*read_records(GRADIENTS))], (
         "attnspec report reports/power/gradients.jsonl --table prints the table that belongs into docs/gradients.md")
+    [suite] = read_records(SOUND)
+    assert [said.convicted for put in suite.puts for said in put.convictions] == [False] * 16
 
 
 def test_the_picture_is_drawn_from_the_record(tmp_path: Path) -> None:
