@@ -189,9 +189,9 @@ def random(shape: tuple[int, ...], seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def classes(dtype: DType, **words: object) -> tuple[BackwardRoundings, ...]:
+def classes(dtype: DType, *, partial_biases: int = 0) -> tuple[BackwardRoundings, ...]:
     precision = precision_of({"grade": "G0"} if dtype in (DType.FLOAT16, DType.BFLOAT16) else None, dtype)
-    return erring(precision, replace(backward_assumed(precision), **words))
+    return erring(precision, replace(backward_assumed(precision), partial_biases=partial_biases))
 
 
 def factor(truth: Array) -> Factor:
