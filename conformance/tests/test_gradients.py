@@ -30,6 +30,8 @@ HEAD = "import numpy as np\n"
 FORWARD = "def attend(query, key, value, *, causal=False, scale=None):\n    return query[..., :value.shape[-1]] * 0\n"
 ZEROS = "{'query': query * 0, 'key': key * 0, 'value': value * 0}"
 FAULTS = sorted(name for name in CATALOGUE if name.startswith("grad_") and name != "grad_switches_to_training")
+OF_LAYERS = {"gradients.of_input_projections", "gradients.projections_apart", "gradients.of_output_projection",
+             "gradients.of_projection_biases", "gradients.of_output_bias"}
 COUNTER = itertools.count()
 
 
@@ -223,8 +225,10 @@ def test_a_pair_is_judged_by_plain_clauses_of_gradients(tmp_path: Path) -> None:
 
 
 def untaken(name: str) -> set[str]:
-    """The clauses about what servers hand over, which formulations that drop weights do not take."""
-    return {"gradients.of_sinks", "gradients.key_lengths"} if "dropout" in name else set()
+    """The clauses about a layer's parameters, and about what servers hand over, which formulations that drop weights do
+    not take.
+    """
+    return {*OF_LAYERS, *({"gradients.of_sinks", "gradients.key_lengths"} if "dropout" in name else ())}
 
 
 @pytest.mark.parametrize("name", SOUND_BACKWARD)

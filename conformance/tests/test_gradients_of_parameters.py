@@ -36,6 +36,7 @@ from helpers.gradients import problem, verdicts
 CLAUSES = ("gradients.of_input_projections", "gradients.projections_apart", "gradients.of_output_projection",
            "gradients.of_projection_biases", "gradients.of_output_bias")
 SQUARE = "B3,H2,Hkv2,T5,S5,D4,Dv4"
+REAL: np.dtype[np.float64] = np.dtype(np.float64)
 COUNTER = itertools.count()
 
 LAYER = """import torch
@@ -188,9 +189,9 @@ def random(shape: tuple[int, ...], seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def classes(dtype: DType, **words: object) -> tuple[BackwardRoundings, ...]:
+def classes(dtype: DType, *, partial_biases: int = 0) -> tuple[BackwardRoundings, ...]:
     precision = precision_of({"grade": "G0"} if dtype in (DType.FLOAT16, DType.BFLOAT16) else None, dtype)
-    return erring(precision, replace(backward_assumed(precision), **words))
+    return erring(precision, replace(backward_assumed(precision), partial_biases=partial_biases))
 
 
 def factor(truth: Array) -> Factor:
@@ -200,7 +201,7 @@ def factor(truth: Array) -> Factor:
 
 def test_what_attention_returns_may_be_off_by_its_own_bound_and_no_further() -> None:
     b = classes(DType.FLOAT32)
-    given, back = exact(random((2, 3, 4)), np.dtype(float), b[0]), factor(random((2, 3, 5), 1))
+    given, back = exact(random((2, 3, 4)), REAL, b[0]), factor(random((2, 3, 5), 1))
     found = gradient_of_weight(given, back, b)
     worst = np.einsum("blm,bln->mn", given.truth, back.truth + 1e-3 * np.sign(given.truth.sum()))
     assert (np.abs(worst - found.truth) <= found.allowance).all()
@@ -211,7 +212,7 @@ def test_what_attention_returns_may_be_off_by_its_own_bound_and_no_further() -> 
 
 def test_an_unjudged_place_takes_the_columns_that_it_is_in_and_no_others() -> None:
     b = classes(DType.FLOAT32)
-    given, back = exact(random((2, 3, 4)), np.dtype(float), b[0]), factor(random((2, 3, 5), 1))
+    given, back = exact(random((2, 3, 4)), REAL, b[0]), factor(random((2, 3, 5), 1))
     back.claimed[1, 2, 3] = False
     found = gradient_of_weight(given, back, b)
     assert (found.claimed == (np.arange(5) != 3)).all()
@@ -222,7 +223,7 @@ def test_a_column_that_is_zero_has_a_gradient_of_exactly_zero() -> None:
     b = classes(DType.FLOAT32)
     given = random((2, 3, 4))
     given[..., 1] = 0
-    found = gradient_of_weight(exact(given, np.dtype(float), b[0]), factor(random((2, 3, 5), 1)), b)
+    found = gradient_of_weight(exact(given, REAL, b[0]), factor(random((2, 3, 5), 1)), b)
     assert not found.allowance[1].any()
     assert not found.truth[1].any()
     assert found.allowance[[0, 2, 3]].all()
@@ -232,7 +233,7 @@ def test_a_flushed_input_may_be_lost_with_all_that_it_is_multiplied_by() -> None
     precision = precision_of({"flushes_subnormals": True, "reason": "a test"}, DType.FLOAT32)
     [b] = erring(precision, backward_assumed(precision))
     tiny = np.full((1, 1, 1), 1e-39)
-    plain, flushed = (exact(tiny, np.dtype(float), each).error.item() for each in (classes(DType.FLOAT32)[0], b))
+    plain, flushed = (exact(tiny, REAL, each).error.item() for each in (classes(DType.FLOAT32)[0], b))
     assert (plain, flushed) == (0.0, 1e-39)
 
 
@@ -244,7 +245,7 @@ def test_sums_of_biases_in_the_dtype_must_be_declared(dtype: DType) -> None:
         total = (total + row).astype(entries.dtype)
     for partial, is_within in ((0, False), (1, True)):
         b = classes(dtype, partial_biases=partial)
-        found = gradient_of_bias(exact(entries, np.dtype(float), b[0]), b)
+        found = gradient_of_bias(exact(entries, REAL, b[0]), b)
         assert (np.abs(total.astype(float) - found.truth) <= found.allowance).all() == is_within
 
 

@@ -44,12 +44,12 @@ def _only(name: str, change: Callable[[Array, Known], Array]) -> Edit:
 
 
 def _batch_mean(array: Array, name: str, known: Known) -> Array:
-    """(M,N) or (N,), divided by the number of batch entries."""
+    """(M,H·D) or (H·D,), divided by the number of batch entries."""
     return array / array.dtype.type(len(known.given[name]))
 
 
 def _of_last_entry(array: Array, name: str, known: Known) -> Array:  # noqa: ARG001  (an edit's)
-    """(M,N): of the last batch entry alone."""
+    """(M,H·D): of the last batch entry alone."""
     return known.weight(name, known.given[name][-1:], known.back[name][-1:])
 
 
@@ -71,7 +71,7 @@ def _of_first_head(array: Array, known: Known) -> Array:
 
 
 def _stored_sums(array: Array, name: str, known: Known) -> Array:
-    """(N,): a sum over batch entries and places each of whose partial sums is stored in the dtype."""
+    """(H·D,): a sum over batch entries and places each of whose partial sums is stored in the dtype."""
     io, total = known.io, np.zeros(array.shape, array.dtype)
     for row in known.back[name].reshape(-1, len(array)):
         total = (total + row).astype(io).astype(array.dtype)
@@ -79,12 +79,12 @@ def _stored_sums(array: Array, name: str, known: Known) -> Array:
 
 
 def _without_rows(array: Array, name: str, known: Known) -> Array:  # noqa: ARG001  (an edit's)
-    """(M,N): without the first place of each sequence."""
+    """(M,H·D): without the first place of each sequence."""
     return known.weight(name, known.given[name][:, 1:], known.back[name][:, 1:])
 
 
 def _tied(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:  # noqa: ARG001  (an edit's)
-    """The fused gradient is split in the order K, Q, V, where matrices have one shape."""
+    """The fused gradient is split in the order K, Q, V, where w_query and w_key, (M,H·D), have one shape."""
     pair = found["w_query"], found["w_key"]
     return {**found, "w_query": pair[1], "w_key": pair[0]} if pair[0].shape == pair[1].shape else found
 

@@ -36,7 +36,7 @@ class Known:
     back: Mapping[str, Array]
 
     def weight(self, name: str, given: Array | None = None, back: Array | None = None) -> Array:
-        """(M,N): the gradient of a projection's matrix, of another input or gradient (B,L,·) where one is given."""
+        """(M,H·D): the gradient of a projection's matrix, of another input (B,T,M) or gradient where one is given."""
         given, back = (self.given[name] if given is None else given), (self.back[name] if back is None else back)
         return np.einsum("blm,bln->mn", given, back, optimize=True)
 

@@ -19,7 +19,7 @@ from attnspec.problems.problem import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """What goes into a projection, or the gradient of what comes out: (B,L,M) each, L its places.
+    """What goes into a projection, or the gradient of what comes out: (B,T,M) each, T its places.
 
     truth: in the arithmetic of the truth.  error: float64, how far an honest one may be from it.  claimed: bool.
     """
@@ -30,7 +30,7 @@ class Factor:
 
     @property
     def size(self) -> Array:
-        """(B,L,M): how large an honest one may be."""
+        """(B,T,M): how large an honest one may be."""
         return np.asarray(np.abs(self.truth).astype(np.float64) + self.error)
 
     @property
@@ -40,12 +40,12 @@ class Factor:
 
     @property
     def flat(self) -> Factor:
-        """The same with batch entries and places on one axis: (B·L,M)."""
+        """The same with batch entries and places on one axis: (B·T,M)."""
         return Factor(*(each.reshape(-1, each.shape[-1]) for each in (self.truth, self.error, self.claimed)))
 
 
 def exact(array: Array, real: np.dtype[np.floating], b: BackwardRoundings) -> Factor:
-    """(B,L,M) as they are handed over, in the arithmetic of the truth. Where subnormal numbers are taken for 0, they
+    """(B,T,M) as they are handed over, in the arithmetic of the truth. Where subnormal numbers are taken for 0, they
     are lost, and what they are multiplied by may be large.
     """
     size = np.abs(array.astype(np.float64))
@@ -53,7 +53,7 @@ def exact(array: Array, real: np.dtype[np.floating], b: BackwardRoundings) -> Fa
 
 
 def gradient_of_weight(given: Factor, back: Factor, classes: Sequence[BackwardRoundings]) -> Gradient:
-    """(M,N): of the matrix between what is given, (B,L,M), and what comes back, (B,L,N).
+    """(M,H·D): of the matrix between what is given, (B,T,M), and what comes back, (B,T,H·D).
 
     Where nothing is claimed of one entry of a column, nothing is of the column's sums: 0 times NaN is among them.
     """
@@ -67,7 +67,7 @@ def gradient_of_weight(given: Factor, back: Factor, classes: Sequence[BackwardRo
 
 
 def gradient_of_bias(back: Factor, classes: Sequence[BackwardRoundings]) -> Gradient:
-    """(N,): of what is added to all places of a projection, given the gradient of what comes out, (B,L,N)."""
+    """(H·D,): of what is added to all places of a projection, given the gradient of what comes out, (B,T,H·D)."""
     other = back.flat
     whole = Factor(other.truth.sum(axis=0), other.error.sum(axis=0), other.judged)
     number = (other.size > 0).sum(axis=0).astype(float)
@@ -76,7 +76,7 @@ def gradient_of_bias(back: Factor, classes: Sequence[BackwardRoundings]) -> Grad
 
 
 def _summed(whole: Factor, size: Array, number: Array, length: int, classes: Sequence[BackwardRoundings]) -> Gradient:
-    """(M,N) or (N,): a sum, given what the errors of its terms come to, their sizes and how many there are.
+    """(M,H·D) or (H·D,): a sum, given what the errors of its terms come to, their sizes and how many there are.
 
     The errors count once, whatever the classes that add up the sums.
     """
@@ -94,7 +94,7 @@ def _stored_once(b: BackwardRoundings, *, partial: int) -> BackwardRoundings:
 
 
 def times(one: Array, other: Array) -> Array:
-    """(M,L), (L,N) -> (M,N), in the arithmetic of the first."""
+    """(M,T), (T,H·D) -> (M,H·D), in the arithmetic of the first."""
     if one.dtype == np.float64:
         return np.asarray(one @ other)
     return np.asarray(np.einsum("ml,ln->mn", one, np.ascontiguousarray(other, dtype=one.dtype)))

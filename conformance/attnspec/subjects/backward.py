@@ -104,8 +104,8 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
 
 def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
                      limits: Limits, *, kept: Mapping[str, object] = MappingProxyType({})) -> Call:
-    """A call of the backward pass: gradients come back. arrays, grad: as for a framework.  kept: what it wants of the
-    forward pass.
+    """A call of the backward pass: gradients come back. arrays: query (B,H,T,D) and its like.  grad: as the output is.
+    kept: what it wants of the forward pass.
     """
     inputs, parameters = inputs_of(problem, limits), _parameters(problem, keywords)
     given = {name: value for name, value in keywords.items()

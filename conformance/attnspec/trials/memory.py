@@ -42,7 +42,7 @@ class Memory(OrderedDict[str, V]):
 
 
 def held_bytes(value: object) -> int:
-    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one; a view counts
+    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one. A view counts
     as if it had memory of its own.
     """
     if type(value) not in _READERS:

@@ -64,6 +64,8 @@ PUTS = (
     Put("numpy/invariant", "invariance.*"),
     Put("numpy/rotary", "rotary.*"),
     Put("numpy/training", "gradients.*"),
+    Put("fault/grad_param_severed", "gradients.*project*"),  # a layer with a backward pass
+    Put("fault/grad_param_severed", "gradients.of_output_bias"),
     Put("numpy/dropout", "dropout.*"),
     Put("sound/backward_recomputed", "gradients.of_sinks"),
     Put("sound/backward_recomputed", "gradients.key_lengths"),
