@@ -74,7 +74,8 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias
          past_value: Tensor = None) -> Tensor:
     """`ALL_ATTENTION_FUNCTIONS["sdpa"]`. In evaluation, without gradient."""
     step = _Step(query, (key, value), (past_key, past_value), _dynamic, window)
-    given = masks.either(step.visible(mask, key_lengths, causal=causal), step.of_slots(bias, 0), query.dtype)
+    given = masks.either(step.visible(mask, key_lengths, causal=causal), step.of_slots(bias, 0), query.dtype,
+                         -torch.inf)
     return step.answer(ALL_ATTENTION_FUNCTIONS["sdpa"], given, scale)
 
 

@@ -83,14 +83,16 @@ def sdpa_causal_by_flag(query: Tensor, key: Tensor, value: Tensor, *, mask: Tens
                         causal: bool = False, scale: float | None = None) -> Tensor:
     """As `sdpa`, causal as its flag whatever else there is."""
     with torch.set_grad_enabled(query.requires_grad):
-        return _attend_by_sdpa(query, key, value, masks.either(mask, bias, query.dtype), scale, causal=causal)
+        given = masks.either(mask, bias, query.dtype, -torch.inf)
+        return _attend_by_sdpa(query, key, value, given, scale, causal=causal)
 
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor, *, causal: bool,
           scale: float | None) -> Tensor:
     """As the models do: the flag stands for a mask that would be the causal triangle and nothing else."""
     by_flag = causal and mask is None and bias is None
-    attention_mask = masks.either(masks.visible(query, key, mask, causal and not by_flag), bias, query.dtype)
+    attention_mask = masks.either(masks.visible(query, key, mask, causal and not by_flag), bias, query.dtype,
+                                  -torch.inf)
     return _attend_by_sdpa(query, key, value, attention_mask, scale, causal=by_flag)
 
 

@@ -25,14 +25,14 @@ def visible(query: Tensor, key: Tensor, mask: Tensor, causal: bool) -> Tensor:
     return earlier if mask is None else earlier & mask
 
 
-def added(seen: Tensor, bias: Tensor, dtype: Any) -> Tensor:  # noqa: ANN401  (a torch.dtype)
-    """What is added to the logits: the bias or 0 where a key is visible, the dtype's lowest number where it is not."""
+def added(seen: Tensor, bias: Tensor, dtype: Any, hidden: float | None = None) -> Tensor:  # noqa: ANN401  (a torch.dtype)
+    """What is added to the logits: the bias or 0 where a key is visible; elsewhere `hidden`, or the lowest number."""
     if seen is None:
         return bias
     shown = torch.tensor(0.0, dtype=dtype) if bias is None else bias
-    return torch.where(seen, shown, torch.finfo(dtype).min)
+    return torch.where(seen, shown, torch.finfo(dtype).min if hidden is None else hidden)
 
 
-def either(seen: Tensor, bias: Tensor, dtype: Any) -> Tensor:  # noqa: ANN401  (a torch.dtype)
-    """What SDPA takes: the boolean mask, or, where there is a bias, what is added."""
-    return seen if bias is None else added(seen, bias, dtype)
+def either(seen: Tensor, bias: Tensor, dtype: Any, hidden: float | None = None) -> Tensor:  # noqa: ANN401  (see above)
+    """What SDPA takes: the boolean mask, or, where there is a bias, what is added. -inf hides as a boolean mask."""
+    return seen if bias is None else added(seen, bias, dtype, hidden)
