@@ -174,6 +174,14 @@ def test_jax_is_asked_for_gradients() -> None:
         np.testing.assert_allclose(answer.by_input[name], gradient.truth, rtol=1e-4, atol=1e-6)
 
 
+def test_what_one_program_cannot_do_is_asked_operation_by_operation() -> None:
+    """On CPU, it compiles no product of float16 that is summed in float32."""
+    pytest.importorskip("jax")
+    answer = load("jax/dot_product_attention").with_gradients.answer(problem(dtype=DType.FLOAT16))
+    assert {name: gradient.dtype.name for name, gradient in answer.by_input.items()} == dict.fromkeys(
+        ("query", "key", "value"), "float16")
+
+
 def test_an_input_that_has_no_part_in_the_output_has_zeros(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = tmp_path / "partial.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import Form
+from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
-from attnspec.core.plan import Plan
+from attnspec.core.plan import Item, Plan
+from attnspec.core.refusal import Refusal
+from attnspec.engine.asked import as_asked
 from attnspec.engine.engine import Engine
 from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradients import Gradient, expect_gradients
@@ -94,6 +98,27 @@ def test_a_packed_backward_pass_that_reads_a_neighbours_key_is_told(tmp_path: Pa
     assert outcome.evidence
     assert "B=2" in outcome.evidence.case
     assert verdicts(packed(tmp_path, "attend"), "gradients.of_value") == {"gradients.of_value": Verdict.HELD}
+
+
+@pytest.mark.parametrize(("variants", "claims", "are_asked"), [
+    ((AS_DECLARED,), ("gradients",), True), ((AS_DECLARED,), (), False), ((), ("gradients",), False)])
+def test_an_audit_asks_for_gradients_where_they_are_claimed(
+    variants: tuple[str, ...], claims: tuple[str, ...], *, are_asked: bool,
+) -> None:
+    subject = load("numpy/attention")
+    subject = replace(subject, declaration=replace(subject.declaration, lift="torch", claims=claims))
+    asked = as_asked(subject, Plan((subject.id,), variants=variants))
+    assert ("grad_output" in asked.declaration.keywords) is are_asked
+
+
+def test_claimed_gradients_that_a_run_does_not_ask_for_are_no_broken_claim(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    target = packed(tmp_path, "attend")
+    with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
+        file.write("attend.claims = ('gradients',)\n")
+    outcome = Engine(Plan((target,), effort=Effort.GLANCE)).try_item(Item(target, "gradients.of_value", "float32"))
+    assert outcome.verdict is Verdict.INAPPLICABLE
+    assert outcome.reason == f"gradients of {target} are judged with --profile gradients"
 
 
 def test_a_packed_function_is_not_asked_how_its_outputs_gradient_lies(tmp_path: Path) -> None:
@@ -184,3 +209,15 @@ def test_what_serves_a_model_is_not_asked_for_gradients(form: Form, noun: str) -
 def test_what_has_no_backward_pass_says_so() -> None:
     says = "numpy/attention has no backward pass"
     assert load("numpy/attention").with_gradients.lacks(frozenset({"grad_output"})) == says
+
+
+def test_who_declares_to_give_no_gradients_is_not_asked() -> None:
+    subject = load("numpy/attention")
+    limits = replace(subject.declaration.limits, refuses=(Refusal(keywords=frozenset({"grad_output"})),))
+    subject = replace(subject, declaration=replace(subject.declaration, lift="torch", limits=limits)).with_gradients
+    assert subject.lacks(frozenset({"grad_output"})) == "numpy/attention gives no gradients, as it declares"
+
+
+def test_gradients_that_are_refused_are_told_in_its_words() -> None:
+    against = Misfits("mine:attend", Declaration(lift="torch"), {"grad_output": "no backward on CPU"}, None)
+    assert against.lacks(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"

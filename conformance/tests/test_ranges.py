@@ -10,11 +10,13 @@ import pytest
 from attnspec.cli import main
 from attnspec.core.errors import ManifestError, ReleaseError, TargetError
 from attnspec.core.nouns import DType, Verdict
+from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
 from attnspec.record.tried import Fate, Tried, read_tried
 from attnspec.report.ranges import ranges_page
+from attnspec.runner.ranges import fate_of
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
@@ -234,6 +236,16 @@ def test_ranges_tries_both_ends_once_and_writes_the_page(capsys: pytest.CaptureF
     assert capsys.readouterr().out.count("mine/attention with") == 2
     main(COMMAND)
     assert capsys.readouterr().out == ""  # what is known is not tried again
+
+
+def test_a_rotary_embedding_is_asked_for_its_definition_too(tmp_path: Path) -> None:
+    folder = written(tmp_path, "return value")
+    about = MANIFEST.format(least="1").replace("dtypes:", "kind: rotary\n    claims: [rotary]\n    dtypes:")
+    (folder / "mine" / "manifest.yaml").write_text(about)
+    (folder / "mine" / "adapter.py").write_text("def attend(x, positions):\n    return x\n")
+    fate, words = fate_of("mine/attention", Plan(("mine/attention",), implementations=(str(folder),)))
+    assert fate is Fate.FAILS  # it turns nothing, and `smoke` asks only for finite numbers
+    assert words.startswith("rotary.definition is violated")
 
 
 def test_ranges_says_why_nothing_was_tried(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

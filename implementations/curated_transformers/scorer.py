@@ -17,8 +17,8 @@ Module = Any
 
 
 def written_out(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False) -> Tensor:
-    """In evaluation, without gradient."""
-    with torch.no_grad():
+    """In evaluation, without gradient unless the query requires one."""
+    with torch.set_grad_enabled(query.requires_grad):
         return _attend(_scorer(0.0).eval(), query, key, value, mask, causal=causal)
 
 
@@ -31,13 +31,13 @@ def training(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, 
 def dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None,
                           causal: bool = False) -> Tensor:
     """With a dropout of one half, which evaluation switches off."""
-    with torch.no_grad():
+    with torch.set_grad_enabled(query.requires_grad):
         return _attend(_scorer(0.5).eval(), query, key, value, mask, causal=causal)
 
 
 def torch_sdp(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False) -> Tensor:
-    """Within `enable_torch_sdp`, in evaluation, without gradient. It takes masks of keys: (B,1,1,S)."""
-    with torch.no_grad(), enable_torch_sdp():
+    """Within `enable_torch_sdp`, in evaluation. It takes masks of keys: (B,1,1,S)."""
+    with torch.set_grad_enabled(query.requires_grad), enable_torch_sdp():
         return _attend(_scorer(0.0).eval(), query, key, value, _of_keys(mask), causal=causal)
 
 

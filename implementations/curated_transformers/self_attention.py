@@ -18,7 +18,7 @@ Module = Any
 
 def attend(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,  # noqa: ARG001  (key and value are the query)
            mask: Tensor = None, causal: bool = False) -> Tensor:
-    """X (B,T,M) to (B,T,M). In evaluation, without gradient."""
+    """X (B,T,M) to (B,T,M). In evaluation, without gradient unless the query requires one."""
     return _attend(query, params, heads, mask, QkvMode.SEPARATE, causal=causal)
 
 
@@ -37,7 +37,7 @@ def split_after(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[st
 def _attend(query: Tensor, params: Mapping[str, Tensor], heads: int, mask: Tensor, mode: QkvMode, *,
             causal: bool) -> Tensor:
     seen = torch.ones(query.shape[:2], dtype=torch.bool) if mask is None else mask
-    with torch.no_grad():
+    with torch.set_grad_enabled(query.requires_grad):
         return _module(query, params, heads, mode)(query, AttentionMask(seen), use_causal_mask=causal)[0]
 
 

@@ -1,6 +1,7 @@
 """`apply_rotary_emb` of diffusers with frequencies of `get_1d_rotary_pos_embed`, in the two ways that its models have.
 
-All batch entries share one vector of positions, so that each entry is a call of its own.
+All batch entries share one vector of positions, so that each entry is a call of its own. Positions are documented as an
+array of NumPy, and early releases take no other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def halves(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
 def _entries(x: Tensor, positions: Tensor, base: float, *, is_interleaved: bool) -> Tensor:
     turned = []
     for entry, places in zip(x, positions):
-        freqs = get_1d_rotary_pos_embed(x.shape[-1], places, theta=base, use_real=True,
+        freqs = get_1d_rotary_pos_embed(x.shape[-1], places.numpy(), theta=base, use_real=True,
                                         repeat_interleave_real=is_interleaved)
         turned.append(apply_rotary_emb(entry[None], freqs, use_real_unbind_dim=-1 if is_interleaved else -2))
     return torch.cat(turned)

@@ -26,8 +26,12 @@ def _attend(query: Array, key: Array, value: Array, *, causal: bool = False, sca
 
 
 def _blocks(**sizes: int) -> dict[str, Any]:
-    """As the kernel takes them; in JAX 0.4 they are parameters of their own."""
-    return {"block_sizes": kernel.BlockSizes(**sizes)} if hasattr(kernel, "BlockSizes") else sizes
+    """As the kernel takes them, those of the backward pass too; in JAX 0.4 they are parameters of their own."""
+    if not hasattr(kernel, "BlockSizes"):
+        return sizes
+    q, k = sizes["block_q"], sizes["block_k"]
+    backward = {"block_q_dkv": q, "block_kv_dkv": k, "block_q_dq": q, "block_kv_dq": k}
+    return {"block_sizes": kernel.BlockSizes(**sizes, **backward)}
 
 
 def _block(length: int) -> int:

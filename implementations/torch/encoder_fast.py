@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from .filled import PARTS
 from .layers import encoder_eval, encoder_padding_eval
-from .mha import PARTS, attn_mask
+from .mha import attn_mask
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

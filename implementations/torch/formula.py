@@ -17,22 +17,22 @@ Tensor = Any  # torch is not seen by mypy
 
 def written_out(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                 causal: bool = False) -> Tensor:
-    """Step by step, without gradients."""
-    with torch.no_grad():
+    """Step by step, without gradients unless the query requires one."""
+    with torch.set_grad_enabled(query.requires_grad):
         return attend(query, key, value, mask, bias, causal=causal)
 
 
 def compiled(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
              causal: bool = False) -> Tensor:
     """Compiled for each shape: without a boolean mask, it becomes F.scaled_dot_product_attention."""
-    with torch.no_grad():
+    with torch.set_grad_enabled(query.requires_grad):
         return _compiled(dynamic=False)(query, key, value, mask, bias, causal=causal)
 
 
 def compiled_dynamic(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                      causal: bool = False) -> Tensor:
     """Compiled with shapes left open, as it is by default once a second shape has come."""
-    with torch.no_grad():
+    with torch.set_grad_enabled(query.requires_grad):
         return _compiled(dynamic=True)(query, key, value, mask, bias, causal=causal)
 
 

@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.functional import pad
 
+from .filled import Filled, transposed
 from .mha import attn_mask
 
 Tensor = Any  # torch is not seen by mypy
@@ -119,28 +121,26 @@ def _with_idle_heads(mask: Tensor, heads: int, *, fill: float) -> Tensor:
     return torch.cat([mask, idle], dim=1)
 
 
-def _encoder(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0) -> Module:
+def _encoder(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0) -> Filled:
     layer = _empty_encoder(query.shape[-1], heads, query.dtype, dropout)
-    return _fill(layer, layer.self_attn, params, query.shape[-1], {"query": 0, "key": 0, "value": 0})
+    return _filled(layer, "self_attn", params, query.shape[-1], {"query": 0, "key": 0, "value": 0})
 
 
-def _decoder(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0) -> Module:
+def _decoder(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0) -> Filled:
     layer, M = _empty_decoder(query.shape[-1], heads, query.dtype, dropout), query.shape[-1]
-    return _fill(layer, layer.multihead_attn, params, M, {"query": 0, "key": 0, "value": M})
+    return _filled(layer, "multihead_attn", params, M, {"query": 0, "key": 0, "value": M})
 
 
-def _fill(layer: Module, attention: Module, params: Mapping[str, Tensor], M: int, start: Mapping[str, int]) -> Module:
+def _filled(layer: Module, attention: str, params: Mapping[str, Tensor], M: int, start: Mapping[str, int]) -> Filled:
     """Projections from the M columns that begin at `start` to the first half of the heads, and from there to the
-    second half of the model.
+    second half of the model; all else is zero.
     """
-    with torch.no_grad():
-        for part, (name, first) in enumerate(start.items()):
-            rows = slice(2 * part * M, 2 * part * M + M)
-            attention.in_proj_weight[rows, first:first + M] = params[f"w_{name}"].T
-            attention.in_proj_bias[rows] = params[f"b_{name}"]
-        attention.out_proj.weight[M:, :M] = params["w_out"].T
-        attention.out_proj.bias[M:] = params["b_out"]
-    return layer
+    weights = [pad(transposed(params, name), (first, M - first, 0, M)) for name, first in start.items()]
+    return Filled(layer, {
+        f"{attention}.in_proj_weight": torch.cat(weights),
+        f"{attention}.in_proj_bias": torch.cat([pad(params[f"b_{name}"], (0, M)) for name in start]),
+        f"{attention}.out_proj.weight": pad(transposed(params, "out"), (0, M, M, 0)),
+        f"{attention}.out_proj.bias": pad(params["b_out"], (M, 0))})
 
 
 @lru_cache(maxsize=32)

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from .filled import PARTS, Filled, in_one, linear
+
 Tensor = Any  # torch is not seen by mypy
 Module = Any
 Dtype = Any
-
-PARTS = ("query", "key", "value")
 
 
 def mha(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, mask: Tensor = None,
@@ -106,21 +106,15 @@ def _per_head(hidden: Tensor) -> Tensor:
 
 
 def module_with(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0, *,
-                batch_first: bool = True) -> Module:
+                batch_first: bool = True) -> Filled:
     """The module with these parameters: its three projections stand in one matrix, transposed."""
     module = _empty_module(query.shape[-1], heads, query.dtype, dropout, batch_first)
-    with torch.no_grad():
-        module.in_proj_weight.copy_(torch.cat([params[f"w_{part}"] for part in PARTS], dim=1).T)
-    return fill_projections(module, params)
+    return Filled(module, {"in_proj_weight": in_one(params), **all_but_inputs(params)})
 
 
-def fill_projections(module: Module, params: Mapping[str, Tensor]) -> Module:
-    """All but the three input projections: their biases, and the output projection."""
-    with torch.no_grad():
-        module.in_proj_bias.copy_(torch.cat([params[f"b_{part}"] for part in PARTS]))
-        module.out_proj.weight.copy_(params["w_out"].T)
-        module.out_proj.bias.copy_(params["b_out"])
-    return module
+def all_but_inputs(params: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What the module has beside the three input projections: their biases, and the output projection."""
+    return {"in_proj_bias": torch.cat([params[f"b_{part}"] for part in PARTS]), **linear(params, "out", "out_proj")}
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .mha import PARTS, attn_mask, fill_projections, module_with
+from .filled import PARTS, Filled
+from .mha import all_but_inputs, attn_mask, module_with
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any
@@ -40,11 +41,9 @@ def unbatched(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str,
 def separate_projections(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
                          mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
     """With kdim and vdim, which give each input its own projection: keys and values get one more column, of zeros."""
-    module, M = _separate(query.shape[-1], heads, query.dtype).train(), query.shape[-1]
-    fill_projections(module, params)
-    with torch.no_grad():
-        for name in PARTS:
-            module.get_parameter(f"{name[0]}_proj_weight")[:, :M] = params[f"w_{name}"].T
+    module, wider = _separate(query.shape[-1], heads, query.dtype), {"query": 0, "key": 1, "value": 1}
+    weights = {f"{name[0]}_proj_weight": nn.functional.pad(params[f"w_{name}"].T, (0, wider[name])) for name in PARTS}
+    module = Filled(module, {**weights, **all_but_inputs(params)}).train()
     inputs = (query, nn.functional.pad(key, (0, 1)), nn.functional.pad(value, (0, 1)))
     return _attended(module, inputs, attn_mask(query, key, mask, bias, causal))
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .parameters import copy_into
+from .filled import Filled, linear
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any
@@ -102,7 +102,6 @@ def _self_attention(width: int, heads: int, dtype: Dtype) -> Module:
     return SelfAttention(width, heads).to(dtype)
 
 
-def _with_params(module: Module, params: Mapping[str, Tensor]) -> Module:
-    for name, linear in module.named_children():
-        copy_into(linear, params, name)
-    return module
+def _with_params(module: Module, params: Mapping[str, Tensor]) -> Filled:
+    tensors = [linear(params, name) for name, _ in module.named_children()]
+    return Filled(module, {name: tensor for each in tensors for name, tensor in each.items()})

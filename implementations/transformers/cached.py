@@ -117,7 +117,7 @@ class _Step:
         D = self.query.shape[-1]
         module = SimpleNamespace(num_key_value_groups=self.query.shape[1] // self.key.shape[1], training=False,
                                  head_dim=D, is_causal=False, **more)
-        with torch.no_grad():
+        with torch.set_grad_enabled(self.query.requires_grad):
             output, returned = function(module, self.query, self.key, self.value, given,
                                         scaling=float(D ** -0.5) if scale is None else scale)
         output = output.transpose(1, 2)

@@ -1,7 +1,7 @@
 """Attention layers of decoders behind a cache of the library, which each call changes in place and hands back.
 
 The model makes the mask: the cache tells `sdpa_mask` how many slots it will have and which of all keys is the first.
-Nothing is rotated: every angle is 0. A static cache has room for SLOTS keys.
+Nothing is rotated: every angle is 0, and GPT-2 has none. A static cache has room for SLOTS keys.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from transformers.masking_utils import (
     sliding_window_causal_mask_function,
 )
 
-from . import masks
-from .decoder_modules import Unturned, filled
+from . import gpt2_beside, masks
+from .decoder_modules import filled
 
 Tensor = Any  # torch is not seen by mypy
 Cache = Any
 Params = Mapping[str, Tensor]
+Pair = Tuple[Tensor, Tensor]
 Window = Optional[Tuple[Optional[int], Optional[int]]]
 
 SLOTS = 128
@@ -62,12 +63,21 @@ def gemma2(query: Tensor, key: Tensor, value: Tensor, cache: Cache, *, params: P
                     weights=return_weights, mask=mask, bias=bias, causal=causal, lengths=key_lengths)
 
 
+def gpt2(query: Tensor, key: Tensor, value: Tensor, cache: Cache, *, params: Params, heads: int, mask: Tensor = None,
+         bias: Tensor = None, causal: bool = False, key_lengths: Tensor = None,
+         return_weights: bool = False) -> tuple[Tensor, ...]:
+    """The same by GPT-2, in one matrix for query, key and value."""
+    cache = _dynamic(None) if cache is None else cache
+    return _stepped(gpt2_beside.filled(query, params, heads), (query, key, value), cache, None, weights=return_weights,
+                    mask=mask, bias=bias, causal=causal, lengths=key_lengths)
+
+
 def _sliding_window(window: Window) -> int | None:
     return None if window is None or window[0] is None else window[0] + 1
 
 
-def _stepped(module: Unturned, new: tuple[Tensor, Tensor, Tensor], cache: Cache, sliding: int | None, *, weights: bool,
-             **told: Any) -> tuple[Tensor, ...]:  # noqa: ANN401  (what is told of the mask)
+def _stepped(module: Callable[..., Pair], new: tuple[Tensor, Tensor, Tensor], cache: Cache, sliding: int | None, *,
+             weights: bool, **told: Any) -> tuple[Tensor, ...]:  # noqa: ANN401  (what is told of the mask)
     stored, T = int(cache.get_seq_length()), new[0].shape[1]
     slots, first = cache.get_mask_sizes(T, 0)
     columns = _Columns(stored, stored + T, int(slots), int(first))

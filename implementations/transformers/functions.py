@@ -67,8 +67,8 @@ def capped_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = No
 
 def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
          scale: float | None = None) -> Tensor:
-    """`ALL_ATTENTION_FUNCTIONS["sdpa"]`: causal as its flag alone, or within the mask. In evaluation, no gradient."""
-    with torch.no_grad():
+    """`ALL_ATTENTION_FUNCTIONS["sdpa"]`: causal as its flag alone, or within the mask. In evaluation."""
+    with torch.set_grad_enabled(query.requires_grad):
         return _sdpa(query, key, value, mask, bias, causal=causal, scale=scale)
 
 
@@ -82,7 +82,7 @@ def sdpa_with_gradient(query: Tensor, key: Tensor, value: Tensor, *, mask: Tenso
 def sdpa_causal_by_flag(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                         causal: bool = False, scale: float | None = None) -> Tensor:
     """As `sdpa`, causal as its flag whatever else there is."""
-    with torch.no_grad():
+    with torch.set_grad_enabled(query.requires_grad):
         return _attend_by_sdpa(query, key, value, masks.either(mask, bias, query.dtype), scale, causal=causal)
 
 
@@ -103,7 +103,7 @@ def _attend_by_sdpa(query: Tensor, key: Tensor, value: Tensor, attention_mask: T
 
 def _pair(function: Any, query: Tensor, key: Tensor, value: Tensor, additive: Tensor, *, scaling: float | None,  # noqa: ANN401  (torch is not seen by mypy)
           weights: bool, training: bool = False, dropout: float = 0.0, **more: Any) -> Tensor:  # noqa: ANN401  (see above)
-    with nullcontext() if training else torch.no_grad():
+    with nullcontext() if training else torch.set_grad_enabled(query.requires_grad):
         output, returned = function(_module(query, key, training), query, key, value, additive, scaling=scaling,
                                     dropout=dropout, **more)
     return (output.transpose(1, 2), returned) if weights else output.transpose(1, 2)

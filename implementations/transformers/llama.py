@@ -22,7 +22,7 @@ def _with_weights(mode: Mode) -> Callable[..., Tensor]:
                mask: Tensor = None, bias: Tensor = None, causal: bool = False, return_weights: bool = False) -> Tensor:
         """X (B,T,M) to (B,T,M), and weights (B,H,T,T) if asked for."""
         module = _module(query, params, heads, mode)
-        with mode.gradient():
+        with mode.gradient(query):
             output, weights = module(query, _angles(query, module), mode.attention_mask(query, mask, bias, causal))
         return (output, weights) if return_weights else output
     return attend
@@ -32,7 +32,7 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tens
          bias: Tensor = None, causal: bool = False) -> Tensor:
     """With `attn_implementation="sdpa"`: there are no weights."""
     module = _module(query, params, heads, SDPA)
-    with SDPA.gradient():
+    with SDPA.gradient(query):
         return module(query, _angles(query, module), SDPA.decoder_mask(query, mask, bias, causal))[0]
 
 

@@ -43,7 +43,7 @@ def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, implementat
     module = _module(query, params, heads, implementation)
     # the models always make a mask: with SDPA the layer takes none for causal
     mask = model_mask(config, query) if causal else torch.zeros(len(query), 1, *[query.shape[1]] * 2, dtype=query.dtype)
-    with torch.no_grad():
+    with torch.set_grad_enabled(query.requires_grad):
         output, weights, *_ = module(query, attention_mask=mask, **_position(query, module))
     return output, weights
 

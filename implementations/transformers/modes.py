@@ -21,9 +21,9 @@ class Mode:
     training: bool = False
     dropout: float = 0.0
 
-    def gradient(self) -> AbstractContextManager[object]:
-        """Gradients are recorded in training only."""
-        return nullcontext() if self.training else torch.no_grad()
+    def gradient(self, query: Tensor) -> AbstractContextManager[object]:
+        """Gradients are recorded in training, and where the query (B,T,M) requires one."""
+        return nullcontext() if self.training else torch.set_grad_enabled(query.requires_grad)
 
     def attention_mask(self, hidden: Tensor, mask: Tensor, bias: Tensor, causal: bool) -> Tensor:
         """The 4-D tensor that the model hands its layers: additive, or boolean for SDPA where there is no bias."""

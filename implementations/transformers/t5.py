@@ -37,7 +37,7 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tens
 def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode, *, mask: Tensor, bias: Tensor,
             causal: bool) -> tuple[Tensor, Tensor]:
     module = _module(query, params, heads, mode)
-    with mode.gradient():
+    with mode.gradient(query):
         output, _, weights = module(query, mask=mode.attention_mask(query, mask, None, causal), position_bias=bias)
     return output, weights
 

@@ -83,6 +83,8 @@ def _phrases(outcome: Outcome) -> list[str]:
     reason = _of_it(outcome).partition("; here ")[0].partition(": ")[0]
     if reason.startswith(_REFUSES):  # in the words of its exceptions, as the verdict's line says what it refuses
         return [_REFUSES]
+    if reason.startswith("it refuses "):  # likewise
+        return [reason.partition(" (")[0]]
     if not reason.startswith(_TAKES_NO):
         return [reason or "no reason was given"]
     keywords = [f"{_TAKES}{keyword}" for keyword in reason.removeprefix(_TAKES).split(" and ")]

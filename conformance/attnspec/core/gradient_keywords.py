@@ -12,6 +12,7 @@ from attnspec.core.keyword import Acts, Keyword
 from attnspec.core.serving_keywords import patterns
 
 POOL = "gradients"
+PROFILE = "gradients"
 
 GRAD = "grad_output"
 """The keyword."""
@@ -43,7 +44,7 @@ USUAL_GRADS: tuple[GradPattern, ...] = ("normal", "of_rows", "integers", "one_ro
 GRADIENTS = (
     Keyword(
         GRAD, "(B,H,T,Dv) of the output's dtype", "the gradient of the output: those of the inputs are asked for",
-        "gradients", Acts.ANSWER, "{0}", promise="the gradients of the inputs are those of the definition",
+        PROFILE, Acts.ANSWER, "{0}", promise="the gradients of the inputs are those of the definition",
         kinds=frozenset(), in_layers=False, axes="BHTV",
         values=patterns(GRAD, GRAD_PATTERNS, USUAL_GRADS, "gradients of the output", "grad_patterns"),
         sample="normal", is_uncommon=True, pool=POOL, called="output's gradient",

@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, Form
 from attnspec.core.nouns import Kind
-from attnspec.diagnosis.tolerance import Bar
+from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.faults.decoding import with_cache
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
@@ -50,13 +50,19 @@ class Candidate:
             self._put[noise] = noisy(docked, Noise(self._bar.precision, noise)) if noise else docked, []
         docked, steps = self._put[noise]
         while len(steps) <= index:
-            steps.append(put(docked, *self._calls[len(steps)]))
+            step = put(docked, *self._calls[len(steps)])
+            steps.append(step if self._bar.aspect is Aspect.KEPT else step.let_go)
         return steps[index]
 
     @property
     def answered(self) -> int:
         """How many calls were put so far, without noise."""
         return len(self._put[0][1]) if 0 in self._put else 0
+
+    @property
+    def remembered(self) -> int:
+        """How many calls are remembered, those with noise too."""
+        return sum(len(steps) for _, steps in self._put.values())
 
     def shaken(self, index: int) -> Iterator[LoggedCall]:
         """The call with rounding errors put in, several times."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.failing_case import FailingCase
-from attnspec.diagnosis.inputs import DiagnosticInputs, diagnostic_inputs
+from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs
 from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.faults.fault import Fault
 from attnspec.record.outcome import Likeness
@@ -52,7 +52,7 @@ class Faring:
     @classmethod
     def of(cls, bar: Bar, dtype: DType) -> Faring:
         """Put the panel to the subject of a bar."""
-        panel = diagnostic_inputs(bar, dtype)
+        panel = PANELS.panel(bar, dtype)
         steps = panel.put_to(bar.subject)
         return cls(bar, panel, steps, tuple(each.is_right(step, is_subject=True)
                                             for each, step in zip(panel.rulers, steps, strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,9 @@ from attnspec.subjects.lower import misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, is_poisoned, put
 from attnspec.vocabulary.scene import AnyProblem, Posed
+
+ANSWERS = 100_000
+"""How many answers of faults are remembered: as many as all faults give to one panel, some 120 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,11 @@ class DiagnosticInputs:
             self._candidates[fault.name] = Candidate(fault, self._bar, self._calls)
         return self._candidates[fault.name]
 
+    @property
+    def remembered(self) -> int:
+        """How many answers of faults the panel remembers."""
+        return sum(each.remembered for each in self._candidates.values())
+
     def is_right(self, fault: Fault, index: int) -> bool:
         """Whether the fault answers this call as the definition does; found out once in the life of the panel."""
         if (fault.name, index) not in self._right:
@@ -71,18 +80,31 @@ class DiagnosticInputs:
         return self._right[fault.name, index]
 
 
-_PANELS: dict[DiagnosticSetting, DiagnosticInputs] = {}
-"""One for each kind of declaration that this process has met: a dozen."""
+class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
+    """One for each kind of declaration that was met, a dozen in a check. Those that were asked for longest ago go where
+    more than `most` answers of faults are remembered in all; the last one stays always.
+    """
+
+    def __init__(self, most: int = ANSWERS) -> None:
+        super().__init__()
+        self.most = most
+
+    def panel(self, bar: Bar, dtype: DType) -> DiagnosticInputs:
+        """The panel for a subject at a dtype."""
+        declared = bar.subject.declaration
+        place = DiagnosticSetting(
+            dtype, bar.precision, tuple(sorted(bar.conventions.items())), bar.aspect, declared.kind,
+            declared.keywords, declared.limits, declared.output_dtype, tuple(bar.subject.variants))
+        if place not in self:
+            self[place] = DiagnosticInputs(bar, dtype)
+        self.move_to_end(place)
+        while len(self) > 1 and sum(each.remembered for each in self.values()) > self.most:
+            self.popitem(last=False)
+        return self[place]
 
 
-def diagnostic_inputs(bar: Bar, dtype: DType) -> DiagnosticInputs:
-    """The panel for a subject at a dtype."""
-    declared = bar.subject.declaration
-    place = DiagnosticSetting(dtype, bar.precision, tuple(sorted(bar.conventions.items())), bar.aspect, declared.kind,
-                  declared.keywords, declared.limits, declared.output_dtype, tuple(bar.subject.variants))
-    if place not in _PANELS:
-        _PANELS[place] = DiagnosticInputs(bar, dtype)
-    return _PANELS[place]
+PANELS = Panels()
+"""Those of this process."""
 
 
 def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:

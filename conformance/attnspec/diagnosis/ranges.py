@@ -12,7 +12,8 @@ from attnspec.vocabulary.observables import axes_of, see
 from attnspec.vocabulary.scene import Scene
 
 _NAMES = {"B": ("batch entry", "batch entries"), "H": ("head", "heads"), "T": ("row", "rows"),
-          "S": ("key", "keys"), **dict.fromkeys(("D", "Dv", "M"), ("column", "columns"))}
+          "S": ("key", "keys"), **dict.fromkeys(("D", "Dv", "M", "Out"), ("column", "columns")),
+          "In": ("row", "rows")}
 _LISTED = 4
 """So many single indices are listed; of more, how many they are."""
 
@@ -52,7 +53,7 @@ def ranges(wrong: Array, axes: Sequence[str]) -> str:
 
 def _in_order(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
     """The innermost first: columns of rows of heads of batch entries. wrong: any shape with these axes."""
-    for name in ("D", "Dv", "M", "S", "T"):
+    for name in ("D", "Dv", "M", "Out", "S", "T", "In"):
         if name in told:
             yield told[name]
     heads = wrong.shape[axes.index("H")] if "H" in axes else 0

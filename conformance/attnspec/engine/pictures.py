@@ -26,7 +26,7 @@ LARGEST_WEIGHTS = 2**23
 """Logits B·H·T·S up to which masks are drawn: they are worked out for it, all of them."""
 
 NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "D": "feature", "Dv": "feature",
-                            "M": "model feature"}
+                            "M": "model feature", "In": "row", "Out": "column"}
 """What one entry along an axis is called."""
 
 WITH_ROOM = "Drawn at {}, where more is seen than in the case above. {}"

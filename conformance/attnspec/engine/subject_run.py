@@ -201,7 +201,7 @@ class SubjectRun:
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
-        missing = check.needs - self.subject.declaration.keywords
+        missing = check.needs - self.subject.with_gradients.declaration.keywords  # not asked for is no broken promise
         return sorted({EVERY_KEYWORD[name].profile for name in missing if self.claims(EVERY_KEYWORD[name].profile)})
 
     def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:

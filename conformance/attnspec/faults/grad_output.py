@@ -15,6 +15,7 @@ from attnspec.faults import backward_edits as edit
 from attnspec.faults.backward import Edit, Edits, Known, Reread, Way, as_backward
 from attnspec.faults.backward_edits import BFLOAT16, FLOAT16, rounded, times, where
 from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.grad_params import FAULTS as OF_PARAMETERS
 from attnspec.faults.grad_state import FAULTS as OF_STATE
 from attnspec.faults.staged import staged
 from attnspec.problems.problem import Array
@@ -213,4 +214,4 @@ _ADDED = (
                -np.minimum(known.weights[..., known.taken.keys:], 0.999))),
 )
 
-FAULTS = (*_SCALES, *_DELTA, *_WEIGHTS, *_READ, *_SUMS, *_VISIBILITY, *_ADDED, *OF_STATE)
+FAULTS = (*_SCALES, *_DELTA, *_WEIGHTS, *_READ, *_SUMS, *_VISIBILITY, *_ADDED, *OF_STATE, *OF_PARAMETERS)

@@ -11,6 +11,7 @@ OF_GRADIENTS: Mapping[str, Mapping[str, str]] = {"backward pass": {
     "pytorch/pytorch/issues/41508": "grad_empty_row_nan",
     "facebookresearch/xformers/pull/467": "grad_partial_sums_stored",
     "huggingface/diffusers/pull/14341": "grad_heads_misread",
+    "paiml/aprender/pull/2203": "grad_param_severed",
     "hao-ai-lab/FastVideo/pull/925": "grad_key_lengths_dropped",
 }}
 """By class of mechanism, as in `mechanisms`."""

@@ -107,12 +107,13 @@ def run_layer(call: LayerCall, stages: LayerStages = SOUND_LAYER) -> Answer:
     io = call.query.dtype
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = stages.take(call)
-        output, weights = stages.attend(_heads(work, stages), work)
+        output, weights = stages.attend(heads_of(work, stages), work)
         result = stages.project_out(stages.merge(output), "out", work.params).astype(io)
         return (result, stages.report(weights).astype(io)) if call.return_weights else result
 
 
-def _heads(work: LayerCall, stages: LayerStages) -> HandedOver:
+def heads_of(work: LayerCall, stages: LayerStages) -> HandedOver:
+    """What attention is handed: the projected inputs, split into heads."""
     kv_heads = work.params["w_key"].shape[1] // stages.head_width(work)
     query = stages.split(stages.project_query(work.query, "query", work.params), work.heads)
     key = stages.split(stages.project_key(work.key, "key", work.params), kv_heads)

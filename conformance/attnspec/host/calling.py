@@ -11,13 +11,14 @@ import numpy as np
 
 from . import said
 from .frames import Entries
-from .lifts.making import Form, NotMade, refusing
+from .lifts.making import Form, NotMade, NotReached, refusing
 from .parts import READABLE, parts_of
 from .steps import CACHE, stepped
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
 NO_GRADIENT = "no gradient"  # where an output does not depend on its inputs in a way that can be differentiated
+NOT_REACHED = "not reached"  # where no gradient flows to any of the parameters of a layer
 NOT_MADE = "not made"  # where a framework refuses the form of the function that is asked for
 NAMES = ("the output", "the weights", "the log-sum-exp")  # of two that come back, the judge knows the second
 LONGEST = 4000  # characters of a traceback, a message, a line
@@ -101,6 +102,8 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
                 lift.give_back(handed[id(each.array)], each)
         except _Unusable as unusable:
             ending = Ended("unusable", told=unusable.told)
+        except NotReached:
+            ending = Ended("unusable", told={"named": "", "name": NOT_REACHED, "at": 0, "reading": ""})
         except NotMade as refused:
             words = summary(refused.__cause__) if refused.__cause__ else str(refused)
             ending = Ended("unusable", told={"named": words, "name": NOT_MADE, "at": 0, "reading": ""})
@@ -183,10 +186,12 @@ def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence
 
 
 def _by_name(returned: Any, names: Sequence[str]) -> List[Any]:
-    """The gradients of a backward pass, in this order. Raises _Unusable for what is no mapping of these."""
+    """The gradients of a backward pass, in this order, a parameter's by its own name. Raises _Unusable for what is no
+    mapping of these.
+    """
     if not isinstance(returned, abc.Mapping):
         raise _Unusable(named(returned), "the mapping", 0)
-    return [returned.get(name) for name in names]
+    return [returned.get(name.rpartition(".")[2]) for name in names]
 
 
 def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:

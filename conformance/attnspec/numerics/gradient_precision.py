@@ -23,7 +23,8 @@ class BackwardPrecision:
     gradient (where the scale is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
     returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta comes from the output,
     or from a P that was divided by its own sum.  partial: after so many terms a partial sum of a gradient is stored in
-    the dtype; 0 means never.  reason: where this is documented, or how it was established.
+    the dtype; 0 means never.  partial_biases: the same of the gradient of a bias of a layer's projection.  reason:
+    where this is documented, or how it was established.
     """
 
     weights: int = 1
@@ -37,6 +38,7 @@ class BackwardPrecision:
     is_recomputed: bool = True
     is_normalised: bool = True
     partial: int = 0
+    partial_biases: int = 0
     reason: str = ""
 
     def __str__(self) -> str:
@@ -48,6 +50,7 @@ class BackwardPrecision:
 _PLAIN = BackwardPrecision()
 BACKWARD_WORDS = tuple(each.name for each in fields(BackwardPrecision))
 _COUNTS = ("weights", "kept", "products", "logits", "group", "bias", "results")
+_PARTIAL = ("partial", "partial_biases")
 _MOST = 64
 _FUSED = replace(_PLAIN, products=0)
 _WIDE = replace(_FUSED, weights=0, logits=0, group=0, is_of_returned=False)
@@ -83,7 +86,7 @@ def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> b
     mine, theirs = getattr(one, word), getattr(other, word)
     if word == "is_normalised":
         return not mine and theirs
-    if word == "partial":
+    if word in _PARTIAL:
         return bool(mine) and (not theirs or mine < theirs)
     return bool(mine > theirs)
 
@@ -91,7 +94,7 @@ def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> b
 def _value(word: str, given: object) -> object:
     if word == "reason":
         return str(given)
-    if word not in _COUNTS and word != "partial":
+    if word not in _COUNTS and word not in _PARTIAL:
         if not isinstance(given, bool):
             raise ManifestError(f"{word!r} in a backward precision class must be true or false, not {quoted(given)}.")
         return given

@@ -31,7 +31,7 @@ from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import attend, is_wider, wide_float
 from attnspec.problems.problem import HELD, INPUTS, Array, Problem
 
-__all__ = ["DIFFERENTIATED", "Gradient", "expect_gradients"]
+__all__ = ["DIFFERENTIATED", "Gradient", "erring", "expect_gradients"]
 
 BIAS, SINKS = "bias", "sinks"
 DIFFERENTIATED = (*INPUTS, *CACHED, BIAS, SINKS)
@@ -49,16 +49,20 @@ def expect_gradients(
     Of a row that is unsettled, or out of the domain of the bounds, nothing is claimed, nor of any key of its heads.
     factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
     """
-    classes = [backward_roundings(precision, backward)]
-    if not is_wider(precision.dtype):
-        own = assumed(DType.FLOAT64)
-        classes.append(backward_roundings(own, assumed_of(own)))
+    classes = erring(precision, backward)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        way = _Way(problem, grad, tuple(classes), key_heads(problem, conventions),
+        way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
                    _nothing(problem, len(classes)), factor, rescaling(precision))
         scale = max((_walk(way, block) for block in blocks(problem, conventions, scale_width)), default=1.0)
         return _with_past(problem, _finished(way, scale))
+
+
+def erring(precision: Precision, backward: BackwardPrecision) -> tuple[BackwardRoundings, ...]:
+    """The classes whose roundings add up: that of the subject, and that of the truth where it is no finer."""
+    own = assumed(DType.FLOAT64)
+    of_truth = () if is_wider(precision.dtype) else (backward_roundings(own, assumed_of(own)),)
+    return backward_roundings(precision, backward), *of_truth
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, overload
 
@@ -52,13 +52,15 @@ def _sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) -> Sizes:
 class Problem(KeywordArguments[Array]):
     """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder.
 
-    Where P keys are past, key and value have S - P.
+    Where P keys are past, key and value have S - P. of_parameters: with the gradients of the inputs, those of a layer's
+    parameters are asked for, too.
     """
 
     dtype: DType
     query: Array
     key: Array
     value: Array
+    of_parameters: bool = field(default=False, kw_only=True)
 
     @property
     def sizes(self) -> Sizes:

@@ -11,8 +11,9 @@ _HEAD = """# Releases
 
 Each adapter was tried with the oldest and the newest release of the range that its manifest declares (`versions`),
 each in an environment of its own, on a CPU. An adapter works with a release if it gives the right answers to the five
-inputs of `attnspec smoke` and to the example of `attention.worked_example`. `attnspec ranges` tries the adapters, keeps
-the results in `reports/ranges/tried.jsonl` and writes this page. It does not repeat a trial whose result is known.
+inputs of `attnspec smoke` and to the example of `attention.worked_example`; if it is a rotary embedding, to a few cases
+of `rotary.definition`. `attnspec ranges` tries the adapters, keeps the results in `reports/ranges/tried.jsonl` and
+writes this page. It does not repeat a trial whose result is known.
 
 A release outside of the range is refused, and the message names the release and the range. If an adapter itself fails
 with a release, the message is "cannot be judged with this release"; that does not count as a failure of the library.

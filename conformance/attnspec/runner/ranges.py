@@ -24,8 +24,8 @@ from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.tested import End
 
-EXAMPLE = "attention.worked_example"
-"""A small case that nothing makes hard: whether a release answers rightly at its extremes is asked by an audit."""
+EXAMPLES = ("attention.worked_example", "rotary.definition")
+"""Clauses whose cases are small at a glance: whether a release answers rightly at its extremes is asked by an audit."""
 
 LONGEST = 1800  # seconds that pip may take
 _DONE = "installed.txt"
@@ -97,7 +97,7 @@ def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
 
 
 def fate_of(target: str, plan: Plan) -> tuple[Fate, str]:
-    """Whether the adapter answers the five fixed inputs of `smoke`, and an example rightly; and if not, why."""
+    """Whether the adapter answers the five fixed inputs of `smoke`, and examples rightly; and if not, why."""
     from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
@@ -112,15 +112,15 @@ def fate_of(target: str, plan: Plan) -> tuple[Fate, str]:
 
 
 def _exemplary(plan: Plan, dtypes: Sequence[DType]) -> tuple[Fate, str]:
-    """Whether it answers the documented example of four tokens rightly, at one dtype."""
-    plan = replace(plan, clauses=(EXAMPLE,), dtypes=(first_of(dtypes),), effort=Effort.GLANCE)
+    """Whether it answers the documented example of four tokens rightly, at one dtype; of a rotary embedding, a few."""
+    plan = replace(plan, clauses=EXAMPLES, dtypes=(first_of(dtypes),), effort=Effort.GLANCE)
     judge = judge_of(plan)
     for item in judge.items():
         outcome = pronounce(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
             return Fate.UNJUDGED, outcome.reason
         if outcome.verdict in FAILURES:
-            return Fate.FAILS, f"{EXAMPLE} is {outcome.verdict.value}: {outcome.reason}"
+            return Fate.FAILS, f"{item.clause} is {outcome.verdict.value}: {outcome.reason}"
     return Fate.WORKS, ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import Parameter
+from types import MappingProxyType
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, of_input
 from attnspec.subjects.described import Described
 
+PARAMS = "params"
 _FORM = "attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)"
 _GIVEN = (*INPUTS, GRAD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -65,7 +67,13 @@ def backward_of(described: Described | None, name: str) -> BackwardPass | None:
 def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
     forms = {Kind.ATTENTION: {Form.DENSE, Form.PACKED}, Kind.LAYER: {Form.DENSE}}
-    return bool(declaration.lift) and declaration.form in forms.get(declaration.kind, ())
+    is_fit = declaration.form in forms.get(declaration.kind, ())
+    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration)
+
+
+def refuses_gradients(declaration: Declaration) -> bool:
+    """Whether the declaration says that no gradients can be had: `refuses: [grad_output]`."""
+    return any(each.keywords == {GRAD} and not each.conditions for each in declaration.limits.refuses)
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
@@ -88,17 +96,38 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
     once: inputs of which the query serves, too, so that its gradient is theirs.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
-    shapes = (grad.shape, *(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs))
-    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, inputs)), inputs)
+    parameters = _parameters(problem, keywords)
+    shapes = (grad.shape, *_shapes(problem, arrays, inputs, parameters))
+    names = (*inputs, *parameters)
+    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, names)), names)
 
 
-def call_of_backward(problem: Problem, keywords: Mapping[str, object], grad: Array, limits: Limits,
-                     kept: Mapping[str, object]) -> Call:
-    """A call of the backward pass: gradients come back; grad (B,H,T,Dv). kept: what it wants of the forward pass."""
-    inputs = inputs_of(problem, limits)
-    arrays = {**{name: getattr(problem, name) for name in INPUTS}, GRAD: grad}
+def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
+                     limits: Limits, *, kept: Mapping[str, object] = MappingProxyType({})) -> Call:
+    """A call of the backward pass: gradients come back. arrays, grad: as for a framework.  kept: what it wants of the
+    forward pass.
+    """
+    inputs, parameters = inputs_of(problem, limits), _parameters(problem, keywords)
     given = {name: value for name, value in keywords.items()
              if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
-    shapes = tuple(np.shape(getattr(problem, name)) for name in inputs)
-    return Call(arrays, {**given, **kept}, problem.dtype, shapes, tuple(map(of_input, inputs)), inputs,
-                is_backward=True)
+    names = (*inputs, *parameters)
+    return Call({**arrays, GRAD: grad}, {**given, **kept}, problem.dtype, _shapes(problem, arrays, inputs, parameters),
+                tuple(map(of_input, names)), names, is_backward=True)
+
+
+def of_parameter(name: str) -> str:
+    """What a parameter of a layer is called among the arguments."""
+    return f"{PARAMS}.{name}"
+
+
+def _parameters(problem: Problem, keywords: Mapping[str, object]) -> Mapping[str, Array]:
+    """By their names among the arguments, the parameters, w_query (M,H·D) and its like, that have gradients here."""
+    given = keywords.get(PARAMS) if problem.of_parameters else None
+    return {of_parameter(name): array for name, array in given.items()} if isinstance(given, Mapping) else {}
+
+
+def _shapes(problem: Problem, arrays: Mapping[str, Array], inputs: tuple[str, ...],
+            parameters: Mapping[str, Array]) -> tuple[tuple[int, ...], ...]:
+    """Those of the gradients of inputs, query (B,H,T,D) as the function takes it, and parameters, w_query (M,H·D)."""
+    return (*(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs),
+            *(np.shape(array) for array in parameters.values()))

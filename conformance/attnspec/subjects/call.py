@@ -15,7 +15,7 @@ import numpy as np
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, Arguments, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
 from attnspec.host.frames import Entries
 from attnspec.host.lifts.making import Form
 from attnspec.host.parts import LARGEST
@@ -25,6 +25,8 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.yaml_lines import shown
 
 PAIR = 2
+UNREACHED = ("the gradients of its parameters cannot be asked for: none flows to those that it is handed, as where a "
+             "module is filled by copying")
 
 
 class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
@@ -210,6 +212,8 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     if ended.ended == "unusable":
         if ended.told["name"] == NO_GRADIENT:
             raise NotDifferentiated("its output requires no gradient")
+        if ended.told["name"] == NOT_REACHED:
+            raise NotDifferentiated(UNREACHED)
         if ended.told["name"] == NOT_MADE:
             raise NotMade(portable(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call))

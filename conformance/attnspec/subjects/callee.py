@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
 from attnspec.host.frames import Entries, same_bits
 from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.parts import READABLE
@@ -288,6 +288,10 @@ _TEXTS: Mapping[object, Sequence[str]] = {
     "answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
 
 
+_UNPLACED = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REACHED})
+"""Names of what came back that stand for no array of the answer."""
+
+
 def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
     """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
     if ended not in _TEXTS or any(type(words[name]) is not str for name in _TEXTS[ended]):
@@ -296,5 +300,5 @@ def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
         _ = [str(each) for each in words["classes"]]
         _, _, line = words.get("by") or ("", "", 0)
         _ = int(line)
-    if ended == "unusable" and words["name"] not in {"the pair", "the mapping", NO_GRADIENT, NOT_MADE}:
+    if ended == "unusable" and words["name"] not in _UNPLACED:
         _ = call.shapes[words["at"]]

@@ -51,6 +51,13 @@ class Lowered:
         """An array (B,H,T,Dv) that lies as attention's output does, as the layer's (B,T,M)."""
         return _side_by_side(heads, self.value_width, self.output_shape[2])
 
+    def projected(self, name: str, heads: Array) -> Array:
+        """What a projection, or the heads together (`out`), make, (B,H,T,D) or (B,Hkv,S,·) as attention has it, in the
+        layer: (B,T,H·D) and its like, zeros where heads are wider.
+        """
+        width = self.value_width if name in {"value", "out"} else self.head_width
+        return _side_by_side(heads, width, heads.shape[1] * width)
+
     def heads_of_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
         """Gradients of the layer's inputs, (B,T,M) and its like, as those of attention, (B,H,T,D) and its like: each
         column of an input is an entry of one head. Those of other inputs stay as they are.

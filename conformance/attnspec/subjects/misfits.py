@@ -13,7 +13,7 @@ from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.backward import BackwardPass, can_differentiate
+from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients
 from attnspec.subjects.lower import misfit
 
 _MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made by packing",
@@ -33,7 +33,7 @@ class Misfits:
     def lacks(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
-        if GRAD in missing:
+        if GRAD in missing and GRAD not in self.refused:
             return self._without_gradients()
         if refused := next((name for name in missing if name in self.refused), ""):
             return f"{self.id} refuses {refused} ({self.refused[refused]})"
@@ -41,6 +41,8 @@ class Misfits:
 
     def _without_gradients(self) -> str:
         """Why it is not asked for gradients."""
+        if refuses_gradients(self.declaration):
+            return f"{self.id} gives no gradients, as it declares"
         if can_differentiate(self.declaration):
             return f"gradients of {self.id} are judged with --profile gradients"
         if self.declaration.lift and (noun := _undifferentiated(self.declaration)):

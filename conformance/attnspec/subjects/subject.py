@@ -177,12 +177,17 @@ class Subject:
         return replace(answer, output=lowered.heads_of(answer.output))
 
     def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> Answer:
-        """The output and the gradients of the framework, head by head."""
-        grad, keywords = lowered.output_of(grad_given(problem, self.declaration)), self._keywords(problem)
-        answer = self._called(call_of_framework(problem, _inputs(lowered), {**keywords, **params}, grad,
-                                                self.declaration.limits, once=lowered.of_one_input))
-        by_input = lowered.heads_of_inputs(answer.by_input)
-        return replace(answer, output=lowered.heads_of(answer.output), by_input=by_input)
+        """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
+        grad = lowered.output_of(grad_given(problem, self.declaration))
+        arrays, keywords, limits = _inputs(lowered), {**self._keywords(problem), **params}, self.declaration.limits
+        if self.backward is None:
+            answer = self._called(call_of_framework(problem, arrays, keywords, grad, limits,
+                                                    once=lowered.of_one_input))
+            output = lowered.heads_of(answer.output)
+        else:
+            answer = self._called(call_of_backward(problem, arrays, keywords, grad, limits))
+            output = self.answer(problem.but(grad_output=None)).output
+        return replace(answer, output=output, by_input=lowered.heads_of_inputs(answer.by_input))
 
     def _spread_answer(self, problem: Problem) -> Answer:
         packed = pack(problem, self.declaration.given)
@@ -233,7 +238,7 @@ class Subject:
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
         kept = {OUTPUT: forward.output, LSE: forward.lse}
         kept = {name: kept[name] for name in self.backward.wants if kept[name] is not None}
-        answer = self._called(call_of_backward(problem, keywords, grad, limits, kept))
+        answer = self._called(call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=kept))
         return replace(answer, output=forward.output)
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,6 +44,11 @@ class LoggedCall:
     def is_kept(self) -> bool:
         """Whether what was returned still holds what it held then. Ask when all calls are made."""
         return self.answer is None or self.answer.is_kept()
+
+    @property
+    def let_go(self) -> LoggedCall:
+        """The same without the subject's own memory of the answer: whether that is kept is not to be asked."""
+        return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property
     def given(self) -> Answer:

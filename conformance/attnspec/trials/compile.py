@@ -18,7 +18,7 @@ from attnspec.subjects.made import no_form_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.gradients import OF_INPUT
+from attnspec.vocabulary.gradients import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
@@ -37,7 +37,7 @@ from attnspec.vocabulary.tables import (
 )
 
 ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
-                               **dict.fromkeys(OF_INPUT, GRAD)}
+                               **dict.fromkeys(DIFFERENTIATED, GRAD)}
 """By what is observed, the keyword by which it is asked for."""
 
 
@@ -74,7 +74,7 @@ class Check:
         looks = {step.bound.values.get("observe") for step in self.then}
         parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
                   if step.bound.name in PARTING)
-        passes = 2 if looks & OF_INPUT.keys() else 1
+        passes = 2 if looks & DIFFERENTIATED.keys() else 1
         reads = bool(looks & INSIDE) or any(step.bound.name in READING for step in self.then)
         return Demand(self.domain, reads=reads, parted="".join(sorted(set(parted))),
                       runs=max(1, len(self.runs)) * passes, projects=projects or self.domain.is_layer,

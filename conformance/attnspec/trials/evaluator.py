@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.dropout import expect_dropped
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
 from attnspec.numerics.gradient_precision import BackwardPrecision, backward_precision_of
-from attnspec.numerics.gradients import expect_gradients
+from attnspec.numerics.gradients import erring, expect_gradients
 from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.rotary import PAIRS, expect_rotary
@@ -28,10 +28,12 @@ from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
+from attnspec.subjects.lower import lower
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised
 from attnspec.trials.heap import keep_heap
 from attnspec.trials.memory import Memory
-from attnspec.vocabulary.gradients import GRADIENTS
+from attnspec.trials.parameters import of_parameters
+from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
 
 PROBLEMS = 64
@@ -166,6 +168,8 @@ class Evaluator:
             return expect_rotary(problem, self.precision, conventions=self.conventions)
         if part == GRADIENTS:
             return self._expect_gradients(problem)
+        if part == PARAMETERS:
+            return self._expect_parameters(problem)
         if isinstance(problem, Problem):
             screens = is_large(problem) and part != "typical"
             return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
@@ -186,6 +190,16 @@ class Evaluator:
         return of_gradients(expect_gradients(
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
             scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions), factor=factor))
+
+    def _expect_parameters(self, problem: AnyProblem) -> Expectation:
+        """What it says of the gradients of a layer's parameters."""
+        assert isinstance(problem, Problem)
+        lowered, found = lower(problem, self.subject.declaration.limits), self._expect_gradients(problem).gradients
+        assert found is not None
+        grad = lowered.output_of(grad_given(problem, self.subject.declaration))
+        return of_gradients(of_parameters(
+            problem, lowered, found, self._expect(problem, "output"), grad, settled=settled(problem, self.conventions),
+            classes=erring(self.precision, self.backward_precision)))
 
     @cached_property
     def backward_precision(self) -> BackwardPrecision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TypeVar
 
@@ -42,11 +42,22 @@ class Memory(OrderedDict[str, V]):
 
 
 def held_bytes(value: object) -> int:
-    """How many bytes the arrays hold that are fields of a dataclass; a view counts as if it had memory of its own."""
+    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one; a view counts
+    as if it had memory of its own.
+    """
     if type(value) not in _READERS:
         _READERS[type(value)] = _reader(type(value))
     read = _READERS[type(value)]
-    return sum([each.nbytes for each in read(value) if isinstance(each, np.ndarray)]) if read else 0
+    return sum(map(_bytes_of, read(value))) if read else 0
+
+
+def _bytes_of(field: object) -> int:
+    """The same of a field: of gradients by name, those of all parameters of a layer, which may be large."""
+    if isinstance(field, np.ndarray):
+        return field.nbytes
+    if not isinstance(field, Mapping):
+        return 0
+    return sum(each.nbytes if isinstance(each, np.ndarray) else held_bytes(each) for each in field.values())
 
 
 _Reader = Callable[[object], tuple[object, ...]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.gradients import Gradient
 from attnspec.problems.problem import HELD, INPUTS, Array
+from attnspec.subjects.backward import of_parameter
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 
 GRADIENTS = "gradients"
@@ -23,6 +25,25 @@ OF_INPUT: Mapping[GradientOf, tuple[str, tuple[str, ...]]] = {
     "value_gradient": ("value", ("B", "H", "S", "Dv")), "bias_gradient": ("bias", ("B", "H", "T", "S")),
     "sinks_gradient": ("sinks", ("H",))}
 """By observable, the input and its axes."""
+
+PARAMETERS = "parameters"
+"""The part of an expectation that the gradients of a layer's parameters are."""
+
+ParameterGradient = Literal["w_query_gradient", "w_key_gradient", "w_value_gradient", "w_out_gradient",
+                            "b_query_gradient", "b_key_gradient", "b_value_gradient", "b_out_gradient"]
+
+OF_PARAMETER: Mapping[ParameterGradient, tuple[str, tuple[str, ...]]] = {
+    "w_query_gradient": ("w_query", ("In", "Out")), "w_key_gradient": ("w_key", ("In", "Out")),
+    "w_value_gradient": ("w_value", ("In", "Out")), "w_out_gradient": ("w_out", ("In", "Out")),
+    "b_query_gradient": ("b_query", ("Out",)), "b_key_gradient": ("b_key", ("Out",)),
+    "b_value_gradient": ("b_value", ("Out",)), "b_out_gradient": ("b_out", ("Out",))}
+"""By observable, the parameter and its axes."""
+
+OF_OUTPUT, BIASES = frozenset({"w_out", "b_out"}), frozenset({"b_query", "b_key", "b_value", "b_out"})
+"""What a layer without output projection has not, and what one without biases has not."""
+
+DIFFERENTIATED: Mapping[str, str] = {name: of for name, (of, _) in (*OF_INPUT.items(), *OF_PARAMETER.items())}
+"""By observable, what the gradient is with respect to."""
 
 Arrays = tuple[list[Array], tuple[str, ...]]
 Definition = tuple[Array, Array, Array]
@@ -43,6 +64,27 @@ def _observe(name: GradientOf, scene: Scene, posed: Posed[Any]) -> Arrays:
         raise OutsideLimits(f"a {of} is a constant to it, without a gradient")
     arrays = [answer.by_input[of] for answer in answers]
     return arrays, axes[len(axes) - arrays[0].ndim:]
+
+
+def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) -> Arrays:
+    """The gradient of a parameter, w_query (M,H·D) and its like, for each part, and its axes."""
+    of, axes = OF_PARAMETER[name]
+    if not scene.is_layer or any(part.grad_output is None for part in posed.parts):
+        raise NoClaim(f"there is no {of} to differentiate with respect to")
+    limits = scene.subject.declaration.limits
+    if (of in OF_OUTPUT and not limits.projects_output) or (of in BIASES and not limits.has_biases):
+        raise OutsideLimits(f"it has no {of}")
+    asked = replace(posed, parts=tuple(part.but(of_parameters=True) for part in posed.parts),
+                    key=f"{posed.key}+{PARAMETERS}")
+    answers = scene.answers(asked)
+    return [answer.by_input[of_parameter(of)] for answer in answers], axes
+
+
+def define_parameter(name: ParameterGradient, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
+    """Truth, allowance and claim of it, (M,H·D) and its like."""
+    assert expected.gradients is not None
+    found = expected.gradients[OF_PARAMETER[name][0]]
+    return found.truth, found.allowance, found.claimed
 
 
 def definer_of(name: GradientOf) -> Callable[[Expectation, Scene], Definition]:

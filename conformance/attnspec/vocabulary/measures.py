@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.gradients import OF_INPUT
+from attnspec.vocabulary.gradients import DIFFERENTIATED
 from attnspec.vocabulary.observables import observe
 from attnspec.vocabulary.scene import Compared, Scene, Side
 
@@ -19,7 +19,7 @@ AT_ONCE = 2**20
 QUANTITIES: Mapping[str, str] = {
     "output": "output", "weights": "weights", "returned_weights": "returned weights",
     "logits": "logits (relative to the largest of their row)", "lse": "log-sum-exp",
-    **{name: f"gradient with respect to the {of}" for name, (of, _) in OF_INPUT.items()}}
+    **{name: f"gradient with respect to the {of}" for name, of in DIFFERENTIATED.items()}}
 """What a reader calls what is observed."""
 
 

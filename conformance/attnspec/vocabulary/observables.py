@@ -18,10 +18,22 @@ from attnspec.numerics.screen import closest
 from attnspec.problems.caches import with_values
 from attnspec.problems.problem import Array, LayerProblem, Problem, joined
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf, definer_of, observer_of
+from attnspec.vocabulary.gradients import (
+    GRADIENTS,
+    OF_INPUT,
+    OF_PARAMETER,
+    PARAMETERS,
+    GradientOf,
+    ParameterGradient,
+    define_parameter,
+    definer_of,
+    observe_parameter,
+    observer_of,
+)
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
-Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf]
+Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf,
+                     ParameterGradient]
 MOST_BLOCKS = 32
 """Reading weights takes S / Dv calls; a case that would take more says nothing."""
 
@@ -151,6 +163,9 @@ LOOKS: Mapping[str, Look] = {
         Look("lse", "the log-sum-exp that the subject returns", _log_sum_exps, _define_lse, "lse"),
         *(Look(name, f"the gradient with respect to the {of}", observer_of(name), definer_of(name), GRADIENTS)
           for name, (of, _) in OF_INPUT.items()),
+        *(Look(name, f"the gradient with respect to the parameter {of} of a layer", partial(observe_parameter, name),
+               partial(define_parameter, name), PARAMETERS)
+          for name, (of, _) in OF_PARAMETER.items()),
     )
 }
 

@@ -12,7 +12,7 @@ import ml_dtypes  # JAX needs it itself
 import numpy as np
 
 from ..frames import Entries
-from . import driver, jax_forms, plain
+from . import driver, jax_forms, making, plain
 from .making import Form
 
 
@@ -96,24 +96,26 @@ class Lift(plain.Lift):
         """By `jax.vjp`, in the shapes of the arguments, as (B,H,T,D), in one compiled program.
 
         A function that asks for compiler options of its own cannot stand inside another one's jit: only then jit within
-        is left out, with which loops are.
+        is left out, with which loops are. What the compiled program cannot do is asked operation by operation: an
+        error of this jit is none of the function's.
         """
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
         arrays = {name: value for name, value in given.items() if isinstance(value, (jax.Array, dict))}
         rest = {name: value for name, value in given.items() if name not in arrays}
         once = tuple(name for name in plain.INPUTS[1:] if given[name] is given["query"] and name not in wrt)
-        key = (id(function), tuple(wrt), once, tuple(arrays), repr(sorted(rest.items())))
+        key = (id(function), given["query"].dtype.name, tuple(wrt), once, tuple(arrays), repr(sorted(rest.items())))
+        both = _pulled(partial(_of, function, wrt=wrt, once=once), rest, wrt, id(function) in self._inlined)
         if key not in self._programs:
-            pulled = partial(_of, function, wrt=wrt, once=once)
-            self._programs[key] = function, _pulled(pulled, rest, wrt, id(function) in self._inlined)
+            self._programs[key] = function, _hurried()(both)
         try:
             found: Tuple[Any, List[Any]] = self._programs[key][1](arrays)
-        except ValueError as nested:
-            if "compiler_options" not in str(nested) or id(function) in self._inlined:
-                raise
-            self._inlined.add(id(function))
-            del self._programs[key]
-            return self.differentiated(function, inputs, keywords, wrt)
+        except Exception as raised:  # of the function, or of JAX, which has many
+            if "compiler_options" in str(raised) and id(function) not in self._inlined:
+                self._inlined.add(id(function))
+                del self._programs[key]
+                return self.differentiated(function, inputs, keywords, wrt)
+            found = both(arrays)
+            self._programs[key] = function, both
         return found
 
     def formed(self, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
@@ -158,14 +160,16 @@ def _all() -> List[Any]:
         return found
 
 
-def _pulled(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str], is_inlined: bool) -> Any:
-    """A program from arrays, any shape, by name to output and gradients. pulled: see `_of`."""
+def _pulled(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str],
+            is_inlined: bool) -> Callable[..., Any]:
+    """A function from arrays, any shape, by name to output and gradients. pulled: see `_of`."""
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
-            output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *(arrays[name] for name in wrt))
+            leaves = [making.argument(arrays, name) for name in wrt]
+            output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *leaves)
             return output, list(pull(arrays[plain.GRAD].astype(output.dtype)))
 
-    return _hurried()(both)
+    return both
 
 
 def _of(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any, wrt: Sequence[str],
@@ -173,7 +177,7 @@ def _of(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any, wr
     """What the function makes of arguments, arrays of any shape among them, of which some are the leaves. once: those
     that are the query itself.
     """
-    every = {**given, **dict(zip(wrt, leaves))}
+    every = making.replaced(given, dict(zip(wrt, leaves)))
     every.update(dict.fromkeys(once, every["query"]))
     del every[plain.GRAD]
     inputs = [every.pop(name) for name in plain.INPUTS]

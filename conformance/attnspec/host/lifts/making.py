@@ -23,6 +23,30 @@ class NotMade(Exception):  # noqa: N818  (named for what happened; it is no erro
     """The framework does not make this form of the function. What it says to that is the cause, or the text."""
 
 
+class NotReached(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
+    """No gradient flows from the output to any of a layer's parameters."""
+
+
+def argument(given: Mapping[str, Any], name: str) -> Any:
+    """An argument, an array of any shape, by its name; one in a mapping by that of both, as `params.w_out`."""
+    outer, _, inner = name.partition(".")
+    return given[outer][inner] if inner else given[outer]
+
+
+def replaced(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """Arguments of which some, arrays of any shape by name, are others."""
+    every = dict(given)
+    for name, array in arrays.items():
+        outer, _, inner = name.partition(".")
+        every[outer] = {**every[outer], inner: array} if inner else array
+    return every
+
+
+def is_parameter(name: str) -> bool:
+    """Whether an argument of this name stands in a mapping, as a layer's parameters do."""
+    return "." in name
+
+
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
     """Inside, what is raised is a refusal."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..frames import Entries
-from . import driver, plain, torch_forms, torch_tensors
+from . import driver, making, plain, torch_forms, torch_tensors
 from .making import Form
 
 
@@ -92,18 +92,21 @@ class Lift(plain.Lift):
     def differentiated(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
                        wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
         """By `torch.autograd.grad`, in the shapes of the arguments, (B,H,T,D) of the query; zeros with respect to one
-        that the output does not depend on.
+        that the output does not depend on. Raises NotReached where that is none of the parameters.
         """
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
         grad = given.pop(plain.GRAD)
-        leaves = {name: given[name].detach().requires_grad_() for name in wrt}
-        serves = {id(given[name]): leaf for name, leaf in leaves.items()}  # one input may serve as several
-        given = {**{name: serves.get(id(value), value) for name, value in given.items()}, **leaves}
+        leaves = {name: making.argument(given, name).detach().requires_grad_() for name in wrt}
+        serves = {id(making.argument(given, name)): leaf for name, leaf in leaves.items()}  # one input as several
+        given = making.replaced({name: serves.get(id(value), value) for name, value in given.items()}, leaves)
         inputs = [given.pop(name) for name in plain.INPUTS]
         output = function(*inputs, **given)
         if not isinstance(output, torch.Tensor) or not output.requires_grad:
             return output, None
         found = torch.autograd.grad(output, list(leaves.values()), grad.to(output.dtype), allow_unused=True)
+        of_parameters = [each for name, each in zip(wrt, found) if making.is_parameter(name)]
+        if of_parameters and all(each is None for each in of_parameters):
+            raise making.NotReached
         return output.detach(), [torch.zeros_like(leaf) if each is None else each
                                  for each, leaf in zip(found, leaves.values())]
 

@@ -1,0 +1,117 @@
+"""Backward passes of layers that are wrong in the gradients of parameters alone."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from attnspec.core.nouns import DType, Kind
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.layer import staged_layer
+from attnspec.faults.layer_backward import OUT, Edit, Known, as_layer_backward
+from attnspec.problems.problem import INPUTS, Array
+
+_REACH = "gradients of parameters"
+_WIDE = dict.fromkeys((DType.FLOAT64, DType.FLOAT32), "sums are added up in the dtype anyway")
+
+
+def _fault(name: str, story: str, edit: Edit, reach: str = _REACH, *, link: str = "",
+           same: Mapping[DType, str] | None = None) -> Fault:
+    """A fault whose forward pass is sound, and the gradients of whose inputs are."""
+    return Fault(f"grad_param_{name}", Stage.GRAD_OUTPUT, story, reach, staged_layer(), link, Kind.LAYER,
+                 equivalents=same or {}, backward=lambda: as_layer_backward(edit))
+
+
+def _each(prefix: str, change: Callable[[Array, str, Known], Array]) -> Edit:
+    """An edit of each gradient whose name begins so, w_query (M,H·D) or b_query (H·D,), told its projection's name."""
+    def edit(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:
+        """Gradients by name, any shape."""
+        return {name: change(array, name[2:], known) if name.startswith(prefix) else array
+                for name, array in found.items()}
+    return edit
+
+
+def _only(name: str, change: Callable[[Array, Known], Array]) -> Edit:
+    """An edit of one gradient, w_query (M,H·D) or its like, where the layer has that parameter."""
+    def edit(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:
+        """Gradients by name, any shape."""
+        return {**found, name: change(found[name], known)} if name in found else found
+    return edit
+
+
+def _batch_mean(array: Array, name: str, known: Known) -> Array:
+    """(M,N) or (N,), divided by the number of batch entries."""
+    return array / array.dtype.type(len(known.given[name]))
+
+
+def _of_last_entry(array: Array, name: str, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+    """(M,N): of the last batch entry alone."""
+    return known.weight(name, known.given[name][-1:], known.back[name][-1:])
+
+
+def _of_query_input(array: Array, known: Known) -> Array:
+    """(M,Hkv·D): of the query's input in the place of the key's, where they are as long."""
+    query = known.given["query"]
+    return known.weight("key", query) if query.shape == known.given["key"].shape else array
+
+
+def _turned(array: Array, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+    """(H·Dv,M), transposed where it is square."""
+    return array.T if array.shape[0] == array.shape[1] else array
+
+
+def _of_first_head(array: Array, known: Known) -> Array:
+    """(H·Dv,M): of the output of the first head in the place of every head's."""
+    width = array.shape[0] // known.call.heads
+    return known.weight(OUT, np.tile(known.given[OUT][..., :width], known.call.heads))
+
+
+def _stored_sums(array: Array, name: str, known: Known) -> Array:
+    """(N,): a sum over batch entries and places each of whose partial sums is stored in the dtype."""
+    io, total = known.io, np.zeros(array.shape, array.dtype)
+    for row in known.back[name].reshape(-1, len(array)):
+        total = (total + row).astype(io).astype(array.dtype)
+    return total
+
+
+def _without_rows(array: Array, name: str, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+    """(M,N): without the first place of each sequence."""
+    return known.weight(name, known.given[name][:, 1:], known.back[name][:, 1:])
+
+
+def _tied(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:  # noqa: ARG001  (an edit's)
+    """The fused gradient is split in the order K, Q, V, where matrices have one shape."""
+    pair = found["w_query"], found["w_key"]
+    return {**found, "w_query": pair[1], "w_key": pair[0]} if pair[0].shape == pair[1].shape else found
+
+
+FAULTS = (
+    _fault("batch_mean", "Gradients of matrices are averaged over the batch, while their sum is expected.",
+           _each("w_", _batch_mean), "gradients of parameters, B > 1"),
+    _fault("of_last_entry", "Batch entries overwrite each other's gradient of a matrix; the last one stays.",
+           _each("w_", _of_last_entry), "gradients of parameters, B > 1"),
+    _fault("first_place_lost", "The first place of each sequence is left out of the gradients of matrices.",
+           _each("w_", _without_rows)),
+    _fault("key_of_query", "The gradient of w_key is formed with the query's input.",
+           _only("w_key", _of_query_input), "gradients of parameters, T = S"),
+    _fault("fused_order", "The fused gradient of the input projections is split in the order K, Q, V.", _tied,
+           "gradients of parameters, Hkv = H"),
+    _fault("severed", "No gradient reaches the input projections: the graph is severed behind them.",
+           _each("w_", lambda array, name, _: np.zeros_like(array) if name in INPUTS else array),
+           link="https://github.com/paiml/aprender/pull/2203"),
+    _fault("out_turned", "The gradient of w_out is transposed.", _only("w_out", _turned),
+           "gradients of parameters, H·Dv = M"),
+    _fault("out_of_first_head", "The gradient of w_out is formed with the output of the first head.",
+           _only("w_out", _of_first_head), "gradients of parameters, H > 1"),
+    _fault("biases_forgotten", "The gradients of the biases of the input projections are zeros.",
+           _each("b_", lambda array, name, _: np.zeros_like(array) if name in INPUTS else array),
+           "gradients of parameters, a layer with biases"),
+    _fault("biases_batch_mean", "The gradients of biases are averaged over the batch, while their sum is expected.",
+           _each("b_", _batch_mean), "gradients of parameters, a layer with biases, B > 1"),
+    _fault("biases_stored", "Sums for the gradients of biases are kept in the dtype.", _each("b_", _stored_sums),
+           "gradients of parameters, a layer with biases, in half precision", same=_WIDE),
+)
