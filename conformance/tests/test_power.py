@@ -16,7 +16,8 @@ from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder as home
 from attnspec.core.plan import Plan
-from attnspec.evaluation.baselines.gradient_rules import EVERY, GRADIENT_RULES
+from attnspec.evaluation.baselines.every import EVERY
+from attnspec.evaluation.baselines.gradient_rules import GRADIENT_RULES
 from attnspec.evaluation.baselines.rules import RULES
 from attnspec.evaluation.power.against import Fall, compared
 from attnspec.evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
