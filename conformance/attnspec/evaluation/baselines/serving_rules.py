@@ -40,8 +40,8 @@ class ServingRule(Rule):
 
 
 _FLASH = "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py"
-_CUT = ("A quarter of the work of the rule on outputs. A large case has fewer sequences, or heads, than published. "
-        "Diagonals start top-left, as attnspec recommends; a single query without past keys has none.")
+_CUT = ("A large case has fewer sequences, or heads, than published. "
+        "Diagonals start top-left, as attnspec recommends; a single query has none.")
 
 _ALL = (
     ServingRule(
@@ -49,8 +49,8 @@ _ALL = (
         "The largest error may be at most twice that of an eager run in the dtype of the inputs. Sequences of "
         "different lengths, one behind the other where the function takes them so, otherwise with numbers of queries "
         "and keys beside them: all but the last 20 at most. Gaussian, with the lengths, widths, heads and options of "
-        f"its test: causal, windows, ALiBi, softcap, grouped heads. {told(VARLEN)} {_CUT} Left out: dropout, "
-        "gradients, the causal test with pages, the test with packed inputs.",
+        f"its test: causal, windows, ALiBi, softcap, grouped heads. {told(VARLEN)} Half of the work of the rule on "
+        f"outputs. {_CUT} Left out: dropout, gradients, the causal test with pages, the test with packed inputs.",
         FLASH_VARLEN, twice_eager, (VARLEN[0].source,), HALVES),
     ServingRule(
         "flash_attention_kvcache", "flash-attention's 3x rule, kvcache", _FLASH,
@@ -58,9 +58,9 @@ _ALL = (
         "plus 1e-5. Each sequence has its own number of keys in a cache, in pages where the function takes them so. "
         "Where the test appends keys, as many as queries or fewer, they stand behind past keys, whose number all "
         "sequences share here; also as a number of keys. Gaussian, with the lengths, widths, heads and options of its "
-        f"test: causal, windows, ALiBi, grouped heads. {told(CACHES)} {_CUT} Left out: caches of 20,000 and 131,072 "
-        "keys, rotary embedding, padding to the left, indices of cache entries, and the comparison of the cache after "
-        "the call.",
+        f"test: causal, windows, ALiBi, grouped heads. {told(CACHES)} A quarter of the work of the rule on outputs. "
+        f"{_CUT} Left out: caches of 20,000 and 131,072 keys, rotary embedding, padding to the left, indices of "
+        "cache entries, and the comparison of the cache after the call.",
         FLASH_CACHES, thrice_eager, (CACHES[0].source,), (DType.FLOAT16,)),
     ServingRule(
         "onnx_serving", "ONNX's fixed cases with caches",

@@ -18,17 +18,17 @@ from attnspec.evaluation.baselines.serving_grids import CACHES, VARLEN
 from attnspec.problems.entries import integers, words
 from attnspec.problems.problem import HELD, Array, Problem
 
-SHARE = 0.25
-"""Of the work that a rule on outputs puts: packing, pages and steps of a decoder take longer."""
+OF_LENGTHS, OF_CACHES = 0.5, 0.25
+"""Of the work that a rule on outputs puts: packing takes longer, and the earlier calls of a decoder longer still."""
 
 
-def of_serving(published: Sequence[Grid]) -> Suite:
+def of_serving(published: Sequence[Grid], share: float) -> Suite:
     """What is dealt of these grids, the least work first."""
-    return Suite(functools.partial(_dealt, published))
+    return Suite(functools.partial(_dealt, published, share))
 
 
-def _dealt(published: Sequence[Grid], dtype: DType, seed: int) -> Iterator[Problem]:
-    for number, case in sorted(enumerate(dealt(published, seed, SHARE)), key=lambda each: work(each[1].sizes)):
+def _dealt(published: Sequence[Grid], share: float, dtype: DType, seed: int) -> Iterator[Problem]:
+    for number, case in sorted(enumerate(dealt(published, seed, share)), key=lambda each: work(each[1].sizes)):
         label = f"case {number}"
         problem = problem_of(normal, case, label, dtype, seed, options=SERVED)
         appended = Posing(case, normal, problem, seed, label)
@@ -91,4 +91,4 @@ SERVED: Mapping[Option, Posed] = {
     Option.CACHED: _cached, Option.SOFTCAP: OPTIONS[Option.SOFTCAP]}
 """What an option changes of a problem that has lengths."""
 
-FLASH_VARLEN, FLASH_CACHES = of_serving(VARLEN), of_serving(CACHES)
+FLASH_VARLEN, FLASH_CACHES = of_serving(VARLEN, OF_LENGTHS), of_serving(CACHES, OF_CACHES)
