@@ -65,6 +65,8 @@ _EXTERNAL = ServedNode("local_window_ext_cache", causal=True, S=8, lengths=(6, 7
 
 _WITH_LENGTHS = (
     ServedNode("4d_diff_heads_mask4d_padded_kv", Dv=10, mask=(2, 3, 4, 6), lengths=(3, 4)),
+    *(ServedNode(f"4d_{name}padded_kv_bf16", causal=bool(name), mask=(2, 3, 4, 6), lengths=(3, 4), alone=DType.BFLOAT16)
+      for name in ("", "causal_")),
     ServedNode("4d_causal_nonpad_continued_prefill", B=1, H=2, Hkv=2, T=2, S=4, causal=True, lengths=(4,)),
     ServedNode("4d_causal_nonpad_attn_mask_composition", H=2, Hkv=2, T=3, causal=True, lengths=(4, 5),
                allowed=_COMPOSED),
@@ -94,6 +96,7 @@ NODES: tuple[ServedNode, ...] = (
 )
 """Cases by the names that ONNX publishes them under, less `test_attention_`.
 
+A mask of fewer columns than keys is put at full width: the numbers of keys hide the others.
 ONNX's diagonal ends at the number of keys, attnspec's recommended one top-left, before which no number matters. So
 causal cases with numbers of keys are put without a diagonal, too.
 """
