@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.cache_keywords import CACHED
-from attnspec.core.forms import NUMBER
+from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults import staged
 from attnspec.faults.layer import LayerCall, run_layer
 from attnspec.faults.staged import Stages, attention
@@ -137,7 +137,8 @@ def _averaged(weights: Array) -> Array:
 def _call(problem: Problem, dtype: np.dtype[Any]) -> HandedOver:
     query, key, value, bias = _in(problem, dtype)
     past = {name: array.astype(dtype) for name, array in problem.given.items() if name in CACHED}
-    return HandedOver(query, key, value, **{**problem.given, **past, "bias": bias, "return_weights": True})
+    given = {name: each for name, each in problem.given.items() if name != TABLE}  # its keys are in no pages yet
+    return HandedOver(query, key, value, **{**given, **past, "bias": bias, "return_weights": True})
 
 
 def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> Answer:

@@ -55,7 +55,8 @@ _ALL = (
     ServingRule(
         "flash_attention_kvcache", "flash-attention's 3x rule, kvcache", _FLASH,
         "The largest error may be at most 3 times that of an eager run in the dtype of the inputs, 5 times with ALiBi, "
-        "plus 1e-5. Each sequence has its own number of keys in a cache, in pages where the function takes them so. "
+        "plus 1e-5. Each sequence has its own number of keys in a cache, in pages where the function takes them "
+        "so: of four slots, and in turn all keys in one page or a longer table. "
         "Where the test appends keys, as many as queries or fewer, they stand behind past keys, whose number all "
         "sequences share here; also as a number of keys. Gaussian, with the lengths, widths, heads and options of its "
         f"test: causal, windows, ALiBi, grouped heads. {told(CACHES)} A quarter of the work of the rule on outputs. "

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from attnspec.core.cache_keywords import CACHED
-from attnspec.core.forms import NUMBER, ROWS
+from attnspec.core.forms import NUMBER, ROWS, TABLE
 from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines.dealing import dealt, work
 from attnspec.evaluation.baselines.grid_suites import OPTIONS, Changes, Posed, Posing, problem_of
@@ -21,6 +21,11 @@ from attnspec.problems.problem import HELD, Array, Problem
 OF_LENGTHS, OF_CACHES = 0.5, 0.25
 """Of the work that a rule on outputs puts: packing takes longer, and the earlier calls of a decoder longer still."""
 
+PAGES = ("one_page", "long_table")
+"""How the keys of a cache lie in pages, case by case in turn, beside the usual pages of four slots. The source has
+pages of 256, and a table that is three times as long as its keys need; caches of so few keys are one page.
+"""
+
 
 def of_serving(published: Sequence[Grid], share: float) -> Suite:
     """What is dealt of these grids, the least work first."""
@@ -31,10 +36,11 @@ def _dealt(published: Sequence[Grid], share: float, dtype: DType, seed: int) -> 
     for number, case in sorted(enumerate(dealt(published, seed, share)), key=lambda each: work(each[1].sizes)):
         label = f"case {number}"
         problem = problem_of(normal, case, label, dtype, seed, options=SERVED)
-        appended = Posing(case, normal, problem, seed, label)
         yield problem
+        if Option.CACHED in case.options:
+            yield problem.but(**{TABLE: PAGES[number % len(PAGES)]})
         if Option.APPENDED in case.options:
-            yield problem.but(**_appended(appended))
+            yield problem.but(**_appended(Posing(case, normal, problem, seed, label)))
 
 
 def _counts(posing: Posing, name: str, least: int, most: int) -> Array:
