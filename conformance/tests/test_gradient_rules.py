@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import gradcheck, gradient_grids, gradient_rules, gradient_suites
+from attnspec.evaluation.baselines.every import EVERY
 from attnspec.evaluation.baselines.gradient_grids import QKV, GradientTest
 from attnspec.evaluation.baselines.gradient_references import PosedGradients
-from attnspec.evaluation.baselines.gradient_rules import EVERY, GRADIENT_RULES, GradientRule
+from attnspec.evaluation.baselines.gradient_rules import GRADIENT_RULES, GradientRule
 from attnspec.evaluation.baselines.gradient_suites import GradientCase, cases_of
 from attnspec.evaluation.baselines.grids import HALVES, THREE, Option
 from attnspec.evaluation.baselines.inputs import normal

@@ -202,6 +202,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/packed.py": "of each sequence its own",
         "faults/sound_packed.py": "packed sequences with them",
         "faults/backward.py": "its stage in the backward pass",
+        "evaluation/baselines/": "test suites that have them",
     },
     "query_segments": {
         "core/keywords.py": "its field",

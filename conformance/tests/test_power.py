@@ -16,8 +16,10 @@ from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder as home
 from attnspec.core.plan import Plan
-from attnspec.evaluation.baselines.gradient_rules import EVERY, GRADIENT_RULES
+from attnspec.evaluation.baselines.every import EVERY
+from attnspec.evaluation.baselines.gradient_rules import GRADIENT_RULES
 from attnspec.evaluation.baselines.rules import RULES
+from attnspec.evaluation.baselines.serving_rules import SERVING_RULES
 from attnspec.evaluation.power.against import Fall, compared
 from attnspec.evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
 from attnspec.faults.catalogue import fault_named
@@ -203,7 +205,8 @@ def test_a_record_says_of_a_fault_that_it_shows_only_at_certain_sizes(monkeypatc
 @pytest.mark.parametrize(("words", "rules"), [
     ((), (SUITE, *RULES)), ((SUITE,), (SUITE,)), (("baselines",), tuple(RULES)),
     (("baselines", SUITE), (SUITE, *RULES)), (("kernelbench", "onnx_nodes"), ("kernelbench", "onnx_nodes")),
-    (("gradients", SUITE), (SUITE, *GRADIENT_RULES)), (("gradcheck", "gradients", "baselines"), tuple(EVERY))])
+    (("gradients", SUITE), (SUITE, *GRADIENT_RULES)), (("serving", SUITE), (SUITE, *SERVING_RULES)),
+    (("gradcheck", "gradients", "serving", "baselines"), tuple(EVERY))])
 def test_the_suite_or_the_other_rules_can_be_measured_alone(
     power: Cli, words: Sequence[str], rules: Sequence[str],
 ) -> None:
@@ -219,6 +222,16 @@ def test_rules_on_gradients_say_nothing_of_who_has_none() -> None:
             for put in map(jobs.carry_out, jobs.items())}
     assert said == {"fault/scale_none": [("onnx_nodes", True)], "sound/naive": [("onnx_nodes", False)],
                     "fault/grad_in_float32": [("onnx_nodes", False), ("assert_close_gradients", True)]}
+
+
+def test_rules_on_serving_say_nothing_of_who_has_no_lengths() -> None:
+    plan = Plan(("fault/scale_none", "sound/naive", "fault/key_lengths_ignored"), dtypes=(F32,), effort=Effort.QUICK)
+    jobs = PowerJobs(with_power(plan, seeds=(0,), rules=("onnx_nodes", "onnx_serving", "flash_attention_varlen")))
+    said = {put.subject: [(each.rule, each.convicted) for each in put.convictions]
+            for put in map(jobs.carry_out, jobs.items())}
+    assert said == {"fault/scale_none": [("onnx_nodes", True)],
+                    "sound/naive": [("onnx_nodes", False), ("onnx_serving", False)],
+                    "fault/key_lengths_ignored": [("onnx_nodes", False), ("onnx_serving", True)]}
 
 
 def test_ci_puts_faults_to_the_suite_alone() -> None:

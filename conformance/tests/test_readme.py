@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from attnspec.core.nouns import DType
 from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
@@ -17,8 +18,8 @@ from helpers.records import run_started
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
 """The suite beside the rules of others, these on faults of sizes, and the suite alone as CI measures it."""
-GRADIENTS, SOUND = (POWER / f"{name}.jsonl" for name in ("gradients", "gradients_sound"))
-"""The suite beside rules on gradients, in two runs, and the suite on sound backward passes."""
+SOUND = POWER / "gradients_sound.jsonl"
+"""The suite on sound backward passes."""
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -38,10 +39,14 @@ def test_the_tables_of_rules_are_those_of_the_records() -> None:
         "attnspec report reports/power/NAME.jsonl --table prints the tables that belong into the README")
 
 
-def test_the_table_of_rules_on_gradients_is_that_of_its_record() -> None:
-    page = CHECKOUT / "docs" / "gradients.md"
-    assert tables(page.read_text(encoding="utf-8")) == [markdown_table(*read_records(GRADIENTS))], (
-        "attnspec report reports/power/gradients.jsonl --table prints the table that belongs into docs/gradients.md")
+@pytest.mark.parametrize("group", ["gradients", "serving"])
+def test_the_table_of_a_group_of_rules_is_that_of_its_record(group: str) -> None:
+    page = CHECKOUT / "docs" / f"{group}.md"
+    assert tables(page.read_text(encoding="utf-8")) == [markdown_table(*read_records(POWER / f"{group}.jsonl"))], (
+        f"attnspec report reports/power/{group}.jsonl --table prints the table that belongs into docs/{group}.md")
+
+
+def test_the_suite_accuses_no_sound_backward_pass() -> None:
     [suite] = read_records(SOUND)
     assert [said.convicted for put in suite.puts for said in put.convictions] == [False] * 16
 

@@ -41,6 +41,9 @@ BASELINES = "baselines"
 GRADIENTS = "gradients"
 """The same of the rules on gradients, which nobody is put who has none. So they are asked for by name."""
 
+SERVING = "serving"
+"""The same of the rules on lengths and caches."""
+
 QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", "eager")
 """One of each way to compute and to round. A sound one is put every case of every clause, which is dear."""
 
@@ -61,7 +64,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    f"effort quick {', '.join(QUICK_SOUND)}]")
 @click.option("--rule", "rules", multiple=True, metavar="NAME",
               help=f"Only this rule; the suite is called {SUITE}, all others on outputs {BASELINES}, all on gradients "
-                   f"{GRADIENTS}. [default: {SUITE} and {BASELINES}]")
+                   f"{GRADIENTS}, all on lengths and caches {SERVING}. [default: {SUITE} and {BASELINES}]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
               help="Compare with this earlier record: exit code 1 if a fault is no longer detected.")
 @click.option("--diagnosis", type=OneOf("kind of diagnosis", DiagnosisShare),
@@ -119,10 +122,13 @@ def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Ite
 
 def _rules(names: Sequence[str]) -> tuple[str, ...]:
     """Those that are named, in their own order; without a name the suite and the rules on outputs."""
-    from attnspec.evaluation.baselines.gradient_rules import EVERY, GRADIENT_RULES  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.evaluation.baselines.every import EVERY  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.evaluation.baselines.gradient_rules import GRADIENT_RULES  # noqa: PLC0415  (weight: NumPy)
     from attnspec.evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.evaluation.baselines.serving_rules import SERVING_RULES  # noqa: PLC0415  (weight: NumPy)
 
-    known, groups = (SUITE, *EVERY), {BASELINES: tuple(RULES), GRADIENTS: tuple(GRADIENT_RULES)}
+    groups = {BASELINES: tuple(RULES), GRADIENTS: tuple(GRADIENT_RULES), SERVING: tuple(SERVING_RULES)}
+    known = (SUITE, *EVERY)
     for name in names:
         if name not in (*known, *groups):
             raise UsageError.unknown("rule", name, (*known, *groups))

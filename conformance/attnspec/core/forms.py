@@ -48,6 +48,9 @@ TABLE = "block_table"
 NUMBER = next(name for name, axis in COUNTS.items() if axis == "S")
 """The parameter of the number of keys of each batch entry. A paged function takes both, and is given both each time."""
 
+ROWS = next(name for name, axis in COUNTS.items() if axis == "T")
+"""The keyword of the number of queries of each batch entry."""
+
 HELD_IN_PAGES = EXPRESSED | SAID
 """The keywords that a paged function may take. A table does not say how many keys the longest entry has, so that what
 has S columns has no place.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import grids
-from attnspec.evaluation.baselines.grids import HALVES, THREE, Grid, Option
+from attnspec.evaluation.baselines.grids import HALVES, THREE, Grid, Option, by_test
 
 QKV = ("query", "key", "value")
 
@@ -47,13 +47,9 @@ def _alike(factor: float) -> Factors:
     return dict.fromkeys(QKV, factor)
 
 
-def _named(published: Sequence[Grid]) -> Mapping[str, Grid]:
-    return {grid.test: grid for grid in published}
-
-
 # flash-attention 2: the tests whose forward grids are known, and two that are about the backward pass alone
 
-_FLASH = _named(grids.FLASH_ATTENTION)
+_FLASH = by_test(grids.FLASH_ATTENTION)
 _PLAIN = replace(_FLASH["test_flash_attn_output"], switches=(Option.CAUSAL,))
 
 FLASH_GRADIENTS = (
@@ -76,7 +72,7 @@ FLASH_GRADIENTS = (
 
 # PyTorch's tests of scaled_dot_product_attention against its math path, on CUDA
 
-_FUSED = _named(grids.FUSED_ATTENTION)
+_FUSED = by_test(grids.FUSED_ATTENTION)
 
 FUSED_LEAST = 1e-5
 """PyTorch allows at least this distance, at every dtype: the absolute default of float32."""

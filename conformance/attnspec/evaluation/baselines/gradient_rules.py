@@ -23,7 +23,7 @@ from attnspec.evaluation.baselines.gradient_grids import (
 from attnspec.evaluation.baselines.gradient_references import Gradients
 from attnspec.evaluation.baselines.gradient_suites import Cases, GradientCase, cases_of
 from attnspec.evaluation.baselines.grids import HALVES, OPERATOR_SAMPLES, THREE, Source
-from attnspec.evaluation.baselines.rules import ASSERT_CLOSE, RULES, Rule, apart, by_another_convention
+from attnspec.evaluation.baselines.rules import ASSERT_CLOSE, apart, by_another_convention
 from attnspec.faults.subject import renewed
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectDied, SubjectRaised, UnusableAnswer
@@ -161,6 +161,3 @@ _ALL = (
 
 GRADIENT_RULES: Mapping[str, GradientRule] = {rule.name: rule for rule in _ALL}
 """The rules on gradients by name, in the order in which tables show them."""
-
-EVERY: Mapping[str, Rule | GradientRule] = {**RULES, **GRADIENT_RULES}
-"""Those on outputs, then those on gradients."""

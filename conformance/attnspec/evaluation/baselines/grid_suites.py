@@ -48,11 +48,12 @@ def _problems(law: Law, cases: Sequence[GridCase], dtype: DType, seed: int) -> I
         yield problem_of(law, case, f"case {number}", dtype, seed)
 
 
-def problem_of(law: Law, case: GridCase, label: str, dtype: DType, seed: int) -> Problem:
-    """The problem of a case, with everything that its options say."""
-    problem = attention_problem(law, seed, label, case.sizes, dtype)
-    for option in (option for option in OPTIONS if option in case.options):
-        problem = problem.but(**OPTIONS[option](Posing(case, law, problem, seed, f"{label} {option.value}")))
+def problem_of(law: Law, case: GridCase, label: str, dtype: DType, seed: int, *,
+               options: Mapping[Option, Posed] | None = None) -> Problem:
+    """The problem of a case, with everything that its options say: by default as dense attention without lengths."""
+    problem, known = attention_problem(law, seed, label, case.sizes, dtype), OPTIONS if options is None else options
+    for option in (option for option in known if option in case.options):
+        problem = problem.but(**known[option](Posing(case, law, problem, seed, f"{label} {option.value}")))
     return problem
 
 
@@ -65,6 +66,9 @@ class Posing:
     problem: Problem
     seed: int
     label: str
+
+
+Posed = Callable[[Posing], Changes]
 
 
 def _local(posing: Posing) -> Changes:
@@ -91,7 +95,7 @@ def _alibi(posing: Posing) -> Changes:
     return {"bias": np.asarray(-slopes * distance, np.float32).astype(posing.problem.query.dtype)}
 
 
-OPTIONS: Mapping[Option, Callable[[Posing], Changes]] = {
+OPTIONS: Mapping[Option, Posed] = {
     Option.CAUSAL: lambda _: {"causal": True},
     Option.LOCAL: _local,
     Option.ALIBI: _alibi,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
@@ -39,6 +40,8 @@ class Option(enum.Enum):
     BOOLEAN_MASK = "boolean mask"
     SOFTCAP = "softcap"
     SCALE = "scale 1/d"
+    APPENDED = "new keys"           # as many as queries, behind those of a cache
+    FEWER = "fewer new keys"        # their number is drawn in [1, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ class Grid:
     softcap: float | None = None
     gain: float = 1.0
     square: bool = False
+
+
+def by_test(published: Iterable[Grid]) -> Mapping[str, Grid]:
+    """The grids by the names of their tests."""
+    return {grid.test: grid for grid in published}
 
 
 def _alike(*numbers: int) -> tuple[Pair, ...]:

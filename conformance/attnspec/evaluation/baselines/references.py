@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.cache_keywords import CACHED
+from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults import staged
 from attnspec.faults.layer import LayerCall, run_layer
 from attnspec.faults.staged import Stages, attention
 from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
+from attnspec.numerics.lengths import own_keys
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -48,11 +51,14 @@ class ReferencedProblem:
     def has_hidden_rows(self) -> bool:
         """Whether some query sees no key at all."""
         problem, sizes = self.problem, self.problem.sizes
+        past = problem.past if isinstance(problem, Problem) else 0
         seen = np.ones((1, 1, sizes.T, sizes.S), bool) if problem.mask is None else problem.mask
         if problem.causal:
-            seen = seen & staged.triangle(sizes.T, sizes.S)
+            seen = seen & staged.triangle(sizes.T, sizes.S, past)
         if problem.window is not None:
-            seen = seen & staged.within(sizes.T, sizes.S, problem.window)
+            seen = seen & staged.within(sizes.T, sizes.S, problem.window, past)
+        if isinstance(problem, Problem) and NUMBER in problem.given:
+            seen = seen & own_keys(problem)
         return not seen.any(axis=-1).all()
 
 
@@ -70,6 +76,11 @@ class Reference:
     def is_capped(self) -> bool:
         """Whether the problem has a softcap."""
         return self._problem.softcap is not None
+
+    @property
+    def is_sloped(self) -> bool:
+        """Whether the problem has slopes."""
+        return self._problem.alibi_slopes is not None
 
     @cached_property
     def wider(self) -> Array:
@@ -125,7 +136,9 @@ def _averaged(weights: Array) -> Array:
 
 def _call(problem: Problem, dtype: np.dtype[Any]) -> HandedOver:
     query, key, value, bias = _in(problem, dtype)
-    return HandedOver(query, key, value, **{**problem.given, "bias": bias, "return_weights": True})
+    past = {name: array.astype(dtype) for name, array in problem.given.items() if name in CACHED}
+    given = {name: each for name, each in problem.given.items() if name != TABLE}  # its keys are in no pages yet
+    return HandedOver(query, key, value, **{**given, **past, "bias": bias, "return_weights": True})
 
 
 def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> Answer:

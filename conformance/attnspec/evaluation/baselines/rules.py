@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.forms import NUMBER, ROWS
+from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import grids
 from attnspec.evaluation.baselines.dealing import told
@@ -17,7 +19,7 @@ from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.subject import renewed
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 Comparison = Callable[[Array, Reference], bool]
@@ -73,7 +75,7 @@ def earned(wide: Array, low: Array) -> Tolerance:
 
 def twice_eager(seen: Array, reference: Reference) -> bool:
     """Whether the largest error in all of (B,H,T,Dv) is over twice that of an eager run in the inputs' dtype."""
-    return not _largest_error(seen, reference) <= 2 * reference.eager_error
+    return beyond_eager(seen, reference, 2)
 
 
 def twice_eager_and_noise(seen: Array, reference: Reference) -> bool:
@@ -82,12 +84,15 @@ def twice_eager_and_noise(seen: Array, reference: Reference) -> bool:
     Three times the eager error under a softcap.
     """
     times = 3 if reference.is_capped else 2
-    return not _largest_error(seen, reference) <= times * reference.eager_error + 2 * reference.noise
+    return beyond_eager(seen, reference, times, 2 * reference.noise)
 
 
-def _largest_error(seen: Array, reference: Reference) -> float:
-    """The largest distance of an entry, such as of (B,H,T,Dv), from the rounded reference."""
-    return float(np.abs(seen.astype(np.float64) - reference.rounded).max())
+def beyond_eager(seen: Array, reference: Reference, times: float, plus: float = 0) -> bool:
+    """Whether the largest distance of an entry of (B,H,T,Dv) from the rounded reference is so many times over that of
+    an eager run, and more.
+    """
+    error = float(np.abs(seen.astype(np.float64) - reference.rounded).max())
+    return not error <= times * reference.eager_error + plus
 
 
 def apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:
@@ -161,12 +166,20 @@ def _conventions_at_stake(posed: ReferencedProblem) -> Iterator[str]:
     problem, sizes = posed.problem, posed.problem.sizes
     if posed.has_hidden_rows:
         yield "hidden_row"
-    if (problem.causal or problem.window is not None) and sizes.T != sizes.S:
+    if not _has_one_diagonal(problem):
         yield "causal_alignment"
+    if ROWS in problem.given:
+        yield "beyond_length"
     if problem.causal and (problem.mask is not None or problem.bias is not None):
         yield "mask_with_causal"
     if sizes.Hkv != sizes.H:
         yield "grouped_heads"
+
+
+def _has_one_diagonal(problem: Problem | LayerProblem) -> bool:
+    """Whether a query's own place, if anything counts from it, is the same under all conventions."""
+    counts = not FROM_PLACE.isdisjoint(problem.given)
+    return not counts or problem.has_past or (problem.sizes.T == problem.sizes.S and NUMBER not in problem.given)
 
 
 def _of(published: Sequence[Grid]) -> str:

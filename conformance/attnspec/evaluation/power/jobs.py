@@ -115,7 +115,7 @@ class PowerJobs:
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
-        from attnspec.evaluation.baselines.gradient_rules import EVERY  # noqa: PLC0415  (weight: see above)
+        from attnspec.evaluation.baselines.every import EVERY  # noqa: PLC0415  (weight: see above)
         from attnspec.faults.catalogue import fault_named, fault_row  # noqa: PLC0415  (weight: NumPy)
 
         comparison((), self.plan)  # finds out now whether the earlier record can be read

@@ -9,7 +9,8 @@ from functools import lru_cache
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.diagnose import named
 from attnspec.diagnosis.witnesses import Witnesses
-from attnspec.evaluation.baselines.gradient_rules import EVERY, GradientRule
+from attnspec.evaluation.baselines.every import EVERY
+from attnspec.evaluation.baselines.gradient_rules import GradientRule
 from attnspec.evaluation.baselines.rules import Rule
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.problems.recipe import Recipe
