@@ -169,8 +169,20 @@ def test_a_reference_counts_what_is_past() -> None:
 def test_rows_that_lengths_or_a_window_leave_no_key_are_hidden() -> None:
     plain = NODES[0].problem(DType.FLOAT32, 0).but(bias=None)
     assert not ReferencedProblem(plain.but(causal=True, window=(0, 0))).has_hidden_rows  # 12 keys are past
+    few = {name: getattr(plain, name)[:, :, :2] for name in ("key", "value")}
+    assert ReferencedProblem(plain.but(window=(0, 0), **few)).has_hidden_rows  # queries at places 14 and 15
     assert ReferencedProblem(joined(plain).but(key_lengths=np.array([18, 0], np.int32))).has_hidden_rows
     assert ReferencedProblem(joined(plain).but(window=(0, 0), key_lengths=np.array([18, 2], np.int32))).has_hidden_rows
+
+
+def test_lengths_move_a_diagonal_that_ends_bottom_right() -> None:
+    subject = own_subject("sound/naive")
+    declared = {**subject.declaration.conventions, "causal_alignment": "bottom_right"}
+    unlike = replace(subject, declaration=replace(subject.declaration, conventions=declared))
+    square = replace(NODES[0], S=4, past=0, causal=True, mask=())
+    assert not by_another_convention(unlike, ReferencedProblem(square.problem(DType.FLOAT32, 0)))
+    moved = replace(square, lengths=(4, 3)).problem(DType.FLOAT32, 0)
+    assert by_another_convention(unlike, ReferencedProblem(moved))
 
 
 @pytest.mark.parametrize(("convention", "other", "left"), [
