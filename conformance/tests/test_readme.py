@@ -18,8 +18,6 @@ from helpers.records import run_started
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
 """The suite beside the rules of others, these on faults of sizes, and the suite alone as CI measures it."""
-SOUND = POWER / "gradients_sound.jsonl"
-"""The suite on sound backward passes."""
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -46,9 +44,10 @@ def test_the_table_of_a_group_of_rules_is_that_of_its_record(group: str) -> None
         f"attnspec report reports/power/{group}.jsonl --table prints the table that belongs into docs/{group}.md")
 
 
-def test_the_suite_accuses_no_sound_backward_pass() -> None:
-    [suite] = read_records(SOUND)
-    assert [said.convicted for put in suite.puts for said in put.convictions] == [False] * 16
+@pytest.mark.parametrize(("group", "count"), [("gradients", 16), ("serving", 9)])
+def test_the_suite_accuses_nothing_sound_of_a_group(group: str, count: int) -> None:
+    [suite] = read_records(POWER / f"{group}_sound.jsonl")
+    assert [said.convicted for put in suite.puts for said in put.convictions] == [False] * count
 
 
 def test_the_picture_is_drawn_from_the_record(tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ def test_sequences_lose_at_most_20_and_a_cache_any_number() -> None:
         lost["queries"] |= set(problem.sizes.T - problem.query_lengths)
         lost["keys"] |= set(problem.sizes.S - problem.key_lengths)
     assert all(0 <= min(each) < max(each) <= 20 for each in lost.values())
-    filled = [problem for problem in posed(CACHED) if problem.key_lengths is not None]
-    assert max(int((problem.sizes.S - problem.key_lengths).max()) for problem in filled) > 100  # type: ignore[operator]  # it is no None
+    filled = [problem for problem in posed(CACHED) if not problem.has_past]
+    assert max(problem.sizes.S - min(problem.given["key_lengths"]) for problem in filled) > 100
     assert all(problem.query_lengths is None for problem in filled)
 
 
@@ -132,8 +132,8 @@ def test_pages_of_a_cache_have_other_lengths_as_well() -> None:
     assert {problem.block_table for problem in posed(CACHED)} == {None, "one_page", "long_table"}
     assert any(said(CACHED, "fault/pages_of_four_slots"))
     table = next(problem for problem in posed(CACHED) if problem.block_table)
-    plain = table.but(block_table=None)
-    np.testing.assert_array_equal(*(ReferencedProblem(each).output.eager for each in (table, plain)))
+    in_pages, plain = (ReferencedProblem(each).output.eager for each in (table, table.but(block_table=None)))
+    np.testing.assert_array_equal(in_pages, plain)
 
 
 def test_a_single_query_is_put_without_a_diagonal() -> None:
@@ -169,8 +169,20 @@ def test_a_reference_counts_what_is_past() -> None:
 def test_rows_that_lengths_or_a_window_leave_no_key_are_hidden() -> None:
     plain = NODES[0].problem(DType.FLOAT32, 0).but(bias=None)
     assert not ReferencedProblem(plain.but(causal=True, window=(0, 0))).has_hidden_rows  # 12 keys are past
+    few = {name: getattr(plain, name)[:, :, :2] for name in ("key", "value")}
+    assert ReferencedProblem(plain.but(window=(0, 0), **few)).has_hidden_rows  # queries at places 14 and 15
     assert ReferencedProblem(joined(plain).but(key_lengths=np.array([18, 0], np.int32))).has_hidden_rows
     assert ReferencedProblem(joined(plain).but(window=(0, 0), key_lengths=np.array([18, 2], np.int32))).has_hidden_rows
+
+
+def test_lengths_move_a_diagonal_that_ends_bottom_right() -> None:
+    subject = own_subject("sound/naive")
+    declared = {**subject.declaration.conventions, "causal_alignment": "bottom_right"}
+    unlike = replace(subject, declaration=replace(subject.declaration, conventions=declared))
+    square = replace(NODES[0], S=4, past=0, causal=True, mask=())
+    assert not by_another_convention(unlike, ReferencedProblem(square.problem(DType.FLOAT32, 0)))
+    moved = replace(square, lengths=(4, 3)).problem(DType.FLOAT32, 0)
+    assert by_another_convention(unlike, ReferencedProblem(moved))
 
 
 @pytest.mark.parametrize(("convention", "other", "left"), [

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults import staged
 from attnspec.faults.layer import LayerCall, run_layer
@@ -136,9 +135,8 @@ def _averaged(weights: Array) -> Array:
 
 def _call(problem: Problem, dtype: np.dtype[Any]) -> HandedOver:
     query, key, value, bias = _in(problem, dtype)
-    past = {name: array.astype(dtype) for name, array in problem.given.items() if name in CACHED}
     given = {name: each for name, each in problem.given.items() if name != TABLE}  # its keys are in no pages yet
-    return HandedOver(query, key, value, **{**given, **past, "bias": bias, "return_weights": True})
+    return HandedOver(query, key, value, **{**given, "bias": bias, "return_weights": True})
 
 
 def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> Answer:
