@@ -16,6 +16,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.installed import audited_command, look_in
 from helpers.browser import chromium
 from helpers.commands import Cli
+from helpers.gradient_rules import little_work
 from helpers.places import SMALL_SPEC, STUBS
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ def not_on_github(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of tests tell GitHub nothing, also where the tests themselves run there."""
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def little_work_of_rules() -> Iterator[None]:
+    """Rules on gradients deal little work."""
+    with little_work():
+        yield
 
 
 @pytest.fixture

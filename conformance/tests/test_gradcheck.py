@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,11 @@ from attnspec.faults.backward import take
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array, Problem
-from helpers.gradient_rules import Change, changed, little_work
+from helpers.gradient_rules import Change, changed
+
+pytestmark = pytest.mark.usefixtures("little_work_of_rules")
 
 CHECK, FLASH = (GRADIENT_RULES[name] for name in ("gradcheck", "flash_attention_gradients"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _little_work() -> Iterator[None]:
-    with little_work():
-        yield
 
 
 @pytest.mark.parametrize(("wrong", "change"), [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -23,22 +23,15 @@ from attnspec.evaluation.baselines.inputs import normal
 from attnspec.evaluation.baselines.rules import RULES
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
-from helpers.gradient_rules import SOUND, altered, little_work
+from helpers.gradient_rules import SOUND, altered
+from helpers.rules import said
+
+pytestmark = pytest.mark.usefixtures("little_work_of_rules")
 
 USED = [(rule, dtype) for rule in GRADIENT_RULES.values() for dtype in rule.dtypes]
 FLASH, FUSED = (GRADIENT_RULES[name] for name in ("flash_attention_gradients", "pytorch_fused_gradients"))
 EACH = pytest.mark.parametrize("rule", GRADIENT_RULES.values(), ids=lambda rule: rule.name)
 AT_EACH = pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _little_work() -> Iterator[None]:
-    with little_work():
-        yield
-
-
-def said(rule: GradientRule, target: str, dtype: DType, seed: int = 0) -> list[bool]:
-    return list(rule.judge(own_subject(target), dtype, seed))
 
 
 @AT_EACH

@@ -24,6 +24,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
+from helpers.rules import said
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"
 USED = [(rule, dtype) for rule in RULES.values() for dtype in rule.dtypes]
@@ -37,10 +38,6 @@ def _a_tenth_of_the_work() -> Iterator[None]:
         inputs.posed_problems.cache_clear()
         yield
     inputs.posed_problems.cache_clear()
-
-
-def said(rule: Rule, target: str, dtype: DType = DType.FLOAT32, seed: int = 0) -> list[bool]:
-    return list(rule.judge(own_subject(target), dtype, seed))
 
 
 @pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
