@@ -259,3 +259,19 @@ def test_a_sinks_gradient_is_held_to_float32_beside_half_precision() -> None:
     grad = grad_of(made)
     expected, found = expected_of(made, grad)["sinks"], answered(made, grad)["sinks"]
     assert ratio(found, expected) <= 1 < ratio(found * np.float32(1.0005), expected)
+
+
+def test_a_coarser_softmax_holds_and_loses_backwards_what_its_format_does() -> None:
+    """JAX's softmax is computed in float32, also beside float64."""
+    single, words = np.finfo(np.float32), {"softmax": "float32", "reason": "a test"}
+    coarser = precision_of(words, DType.FLOAT64)
+    numbers = backward_roundings(coarser, backward_assumed(coarser))
+    assert (numbers.largest_inside, numbers.lost_inside) == (single.max, single.smallest_subnormal / 2)
+    made = make_problem(Recipe.parse("B1,H1,Hkv1,T1,S2,D2,Dv2;mask=none;families=normal;with=grad_output;"
+                                     "grad_output=normal;seed=0"), DType.FLOAT64)
+    grad = made.grad_output
+    assert grad is not None
+    made = made.but(value=made.value * 1e100)
+    for precision, is_claimed in ((coarser, False), (precision_of(None, DType.FLOAT64), True)):
+        found = expect_gradients(made, grad, precision, backward_assumed(precision), conventions={})
+        assert found["query"].claimed.any() == is_claimed

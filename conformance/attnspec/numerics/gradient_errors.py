@@ -62,6 +62,10 @@ class Pass:
         return np.asarray(np.fmin(self.over_keys(heavy * array), self.largest(array)))
 
 
+INSIDE = 4
+"""How often dP, delta, their difference and dS may underflow beside the products that delta is the sum of."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PairErrors:
     """(B,H,T,S), 0 where a key is hidden: of the weights as they meet the output's gradient, of dS, and of dX."""
@@ -81,6 +85,8 @@ def pair_errors(block: Pass) -> PairErrors:
     logits = (p + kept) * apart + kept * np.abs(block.found.apart)
     size = np.abs(block.found.logits)
     logits = logits + ((1 + block.step) ** 2 * (1 + b.logits) - 1) * (size + logits) + b.lost_logits
+    if b.lost_inside:  # dP, each product with a weight, the sum of these, the difference, and dS
+        logits = logits + (block.operands.counts[..., None] + INSIDE) * b.lost_inside
     logits = np.where(block.seen, logits, 0.0)
     return PairErrors(_dropped(block, error + b.weights * (p + error)), logits, _behind_cap(block, logits))
 

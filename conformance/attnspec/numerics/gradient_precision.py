@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -112,8 +113,9 @@ class BackwardRoundings:
     Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind together); of_output:
     of the output of which delta is formed; one: a single rounding to the dtype of the inputs; capped: of all that is
     stored behind a softcap; scale: of a scale on both sides, query and key.
-    Absolute: lost, what one underflow in the dtype of the inputs loses; lost_logits, what dS loses.
-    largest, largest_sum: what the dtype and the accumulator can hold.
+    Absolute: lost, what one underflow in the dtype of the inputs loses; lost_logits, what dS loses; lost_inside, what
+    one loses in a softmax whose format is coarser than the dtype, 0 if it is not.
+    largest, largest_inside: what the dtype, and such a softmax, can hold.
     """
 
     forward: Roundings
@@ -131,6 +133,8 @@ class BackwardRoundings:
     scale: float
     lost: float
     largest: float
+    lost_inside: float
+    largest_inside: float
 
     @property
     def lost_logits(self) -> float:
@@ -150,8 +154,12 @@ def backward_roundings(precision: Precision, backward: BackwardPrecision) -> Bac
     of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
     capped = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
     scale = _compound(r.accumulate, _SCALINGS) + r.scale + r.prescale + r.scale * r.prescale
+    inside = unit(precision.softmax)
+    is_coarser = inside.roundoff > io.roundoff
     return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, capped=capped,
-                             scale=scale, lost=io.normal if flushes else io.underflow, largest=io.largest)
+                             scale=scale, lost=io.normal if flushes else io.underflow, largest=io.largest,
+                             lost_inside=(inside.normal if flushes else inside.underflow) if is_coarser else 0.0,
+                             largest_inside=inside.largest if is_coarser else math.inf)
 
 
 def _compound(roundoff: float, times: int) -> float:

@@ -219,8 +219,8 @@ def _claimed(way: _Way, block: Block, each: Pass, errors: PairErrors) -> Array:
 
 
 def _room(b: BackwardRoundings, roundings: int) -> float:
-    """How large what is stored so often may be."""
-    return b.largest / 2 if roundings else b.forward.largest_sum / 2
+    """How large what is stored so often may be, and goes through the softmax."""
+    return min(b.largest if roundings else b.forward.largest_sum, b.largest_inside) / 2
 
 
 def _rows(way: _Way, queries: slice) -> slice:
