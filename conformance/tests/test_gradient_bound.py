@@ -266,7 +266,7 @@ def test_a_coarser_softmax_holds_and_loses_backwards_what_its_format_does() -> N
     single, words = np.finfo(np.float32), {"softmax": "float32", "reason": "a test"}
     coarser = precision_of(words, DType.FLOAT64)
     numbers = backward_roundings(coarser, backward_assumed(coarser))
-    assert (numbers.largest_inside, numbers.lost_inside) == (single.max, single.smallest_subnormal / 2)
+    assert (numbers.largest_inside, numbers.lost_inside) == (float(single.max), float(single.smallest_subnormal) / 2)
     made = make_problem(Recipe.parse("B1,H1,Hkv1,T1,S2,D2,Dv2;mask=none;families=normal;with=grad_output;"
                                      "grad_output=normal;seed=0"), DType.FLOAT64)
     grad = made.grad_output
