@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
-from attnspec.evaluation.baselines import dealing, inputs, rules
+from attnspec.evaluation.baselines import rules
 from attnspec.evaluation.baselines.false_alarms import false_alarm_share
 from attnspec.evaluation.baselines.grids import HALVES, THREE
 from attnspec.evaluation.baselines.inputs import SHAPES, Suite
@@ -24,7 +24,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
-from helpers.rules import said
+from helpers.rules import part_of_the_work, said
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"
 USED = [(rule, dtype) for rule in RULES.values() for dtype in rule.dtypes]
@@ -33,11 +33,8 @@ USED = [(rule, dtype) for rule in RULES.values() for dtype in rule.dtypes]
 @pytest.fixture(scope="module", autouse=True)
 def _a_tenth_of_the_work() -> Iterator[None]:
     """Grids deal a tenth of the work that they deal in a measurement."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dealing, "HALF", dealing.HALF / 10)
-        inputs.posed_problems.cache_clear()
+    with part_of_the_work(10):
         yield
-    inputs.posed_problems.cache_clear()
 
 
 @pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))

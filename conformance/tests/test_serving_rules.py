@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
-from attnspec.evaluation.baselines import dealing, inputs, serving_rules
-from attnspec.evaluation.baselines.every import EVERY
+from attnspec.evaluation.baselines import serving_rules
 from attnspec.evaluation.baselines.grids import FLASH_ATTENTION, HALVES, THREE, Option, by_test
 from attnspec.evaluation.baselines.onnx_serving import LEFT_OUT, NODES, ServedNode
 from attnspec.evaluation.baselines.references import ReferencedProblem
-from attnspec.evaluation.baselines.rules import RULES, Rule, by_another_convention, twice_eager
+from attnspec.evaluation.baselines.rules import Rule, by_another_convention, twice_eager
 from attnspec.evaluation.baselines.serving_grids import CACHES, VARLEN
 from attnspec.evaluation.baselines.serving_rules import SERVING_RULES, thrice_eager
 from attnspec.evaluation.baselines.serving_suites import SERVED
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Problem, joined
+from helpers.rules import names_itself_and_its_source, part_of_the_work
 
 USED = [(rule, dtype) for rule in SERVING_RULES.values() for dtype in rule.dtypes]
 VARIED, CACHED, NODE = SERVING_RULES.values()
@@ -34,11 +33,8 @@ SOUND = ("sound/naive", "sound/packed_block_mask", "sound/paged_one_by_one", "so
 @pytest.fixture(scope="module", autouse=True)
 def _little_work() -> Iterator[None]:
     """Grids deal a twentieth of the work that they deal in a measurement."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dealing, "HALF", dealing.HALF / 20)
-        inputs.posed_problems.cache_clear()
+    with part_of_the_work(20):
         yield
-    inputs.posed_problems.cache_clear()
 
 
 def said(rule: Rule, target: str, dtype: DType | None = None, seed: int = 0) -> list[bool]:
@@ -78,11 +74,7 @@ def test_a_rule_on_serving_never_asks_for_sinks_or_a_log_sum(rule: Rule) -> None
 
 @EACH
 def test_a_rule_on_serving_names_itself_and_its_source(rule: Rule) -> None:
-    assert EVERY[rule.name] is rule
-    assert rule.name not in RULES
-    assert rule.source.startswith("https://")
-    assert rule.meaning.endswith(".")
-    assert all(re.search(r" at [0-9a-v.]{7}$", str(source)) for source in rule.read)
+    names_itself_and_its_source(rule)
 
 
 @EACH
