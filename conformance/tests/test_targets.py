@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 from attnspec.cli import main
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Kind
+from attnspec.host import loading
 from attnspec.subjects.outline import class_for_function, file_of_module, no_such_function, public_functions
 from attnspec.subjects.registry import load
 
@@ -171,6 +173,16 @@ def test_a_target_that_is_no_attention_is_told_what_is_wrong(target: str, messag
     with pytest.raises(TargetError) as caught:
         load(target)
     assert message in str(caught.value)
+
+
+def test_a_file_that_changed_within_a_second_is_judged_as_it_stands(
+    here: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for answer in (1, 2):  # Python's compiled copy of the first goes by seconds and by the length of the file
+        (here / "my_candidate.py").write_text(f"answer = {answer}", encoding="utf-8")
+        os.utime(here / "my_candidate.py", (1e9, 1e9))
+        assert loading.member({"file": str(here / "my_candidate.py")}, "answer") == answer
 
 
 def test_a_file_is_told_apart_without_running_it(here: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import itertools
 import linecache
@@ -10,7 +11,7 @@ import pkgutil
 import sys
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .calling import told_of
 
@@ -134,7 +135,7 @@ def _from_file(path: Path) -> Any:
     if not path.is_file():
         raise NotLoaded("no_file", file=str(path))
     name = FROM_FILE + path.stem
-    specification = importlib.util.spec_from_file_location(name, str(path))
+    specification = importlib.util.spec_from_file_location(name, str(path), loader=_reader(name, path))
     if specification is None or specification.loader is None:
         raise NotLoaded("no_python", file=str(path))
     if str(path.parent) not in sys.path:
@@ -147,6 +148,21 @@ def _from_file(path: Path) -> Any:
         del sys.modules[name]
         raise
     return module
+
+
+class _AsItStands(importlib.machinery.SourceFileLoader):
+    """Runs a file's text. Python's own loader takes the compiled copy of another text, if that is as long and was
+    written within the same second.
+    """
+
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def _reader(name: str, path: Path) -> Optional[_AsItStands]:
+    """What reads a file of Python; None leaves the choice to Python (an extension module)."""
+    return _AsItStands(name, str(path)) if path.suffix == ".py" else None
 
 
 def _guarded(load: Callable[[], Any], name: str) -> Any:
