@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
 from collections import abc
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
@@ -13,15 +11,13 @@ from . import said
 from .frames import Entries
 from .lifts.making import Form, NotMade, NotReached, refusing
 from .parts import READABLE, parts_of
+from .raised import summary, told_of
 from .steps import CACHE, stepped
 
-OURS = Path(__file__).parent
-DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
 NO_GRADIENT = "no gradient"  # where an output does not depend on its inputs in a way that can be differentiated
 NOT_REACHED = "not reached"  # where no gradient flows to any of the parameters of a layer
 NOT_MADE = "not made"  # where a framework refuses the form of the function that is asked for
 NAMES = ("the output", "the weights", "the log-sum-exp")  # of two that come back, the judge knows the second
-LONGEST = 4000  # characters of a traceback, a message, a line
 
 Shape = Tuple[int, ...]
 
@@ -79,27 +75,9 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
     is_sent: whether the results are sent at once: then only those are copied that do not lie in plain order.
     """
     arrays = arrays_of(given)
-    handed = {id(each.array): None for each in arrays}  # the same array twice arrives as one object
-    pulled: List[Any] = []
     with lift.around(given.dtype), said.kept() as spoken:
         try:
-            for each in arrays:
-                if handed[id(each.array)] is None:
-                    handed[id(each.array)] = lift.hand(each)
-            inputs = [handed[id(each.array)] for each in given.inputs]
-            keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
-            if CACHE in keywords:
-                function = stepped(function, keywords.pop(CACHE), _parted)
-            told: Dict[str, Any] = {}
-            if given.form is not None:
-                results = _formed(lift.formed(function, given.form), lift, given, inputs, keywords)
-            elif given.wrt:
-                results = _differentiated(function, lift, given, inputs, keywords)
-            else:
-                returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
-                told, results = ({}, _read(returned, given.shapes, lift)) if given.shapes else parts_of(returned, lift)
-            for each in arrays:
-                lift.give_back(handed[id(each.array)], each)
+            told, results, gradients = _performed(function, lift, given, arrays)
         except _Unusable as unusable:
             ending = Ended("unusable", told=unusable.told)
         except NotReached:
@@ -112,9 +90,39 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
         else:
             found = [each if is_sent and each.array.flags.c_contiguous else Entries(each.dtype, each.array.copy())
                      for each in results]
-            ending = Ended("answered", found, results, pulled[0] or () if pulled else (),
-                           bool(pulled and pulled[0]), _aliases(arrays, results), told)
+            ending = Ended("answered", found, results, gradients, bool(gradients), _aliases(arrays, results), told)
     return ending._replace(said=spoken.text) if spoken.text else ending
+
+
+def _performed(function: Any, lift: Any, given: Arguments,
+               arrays: Sequence[Entries]) -> Tuple[Dict[str, Any], Sequence[Entries], Sequence[Any]]:
+    """What came back: what is told of parts that nobody knew; results; and gradients of rows. Any shape."""
+    handed = _handed(lift, arrays)
+    inputs = [handed[id(each.array)] for each in given.inputs]
+    keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
+    if CACHE in keywords:
+        function = stepped(function, keywords.pop(CACHE), _parted)
+    told: Dict[str, Any] = {}
+    pulled: List[Any] = []
+    if given.form is not None:
+        results = _formed(lift.formed(function, given.form), lift, given, inputs, keywords)
+    elif given.wrt:
+        results = _differentiated(function, lift, given, inputs, keywords)
+    else:
+        returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
+        told, results = ({}, _read(returned, given.shapes, lift)) if given.shapes else parts_of(returned, lift)
+    for each in arrays:
+        lift.give_back(handed[id(each.array)], each)
+    return told, results, pulled[0] or () if pulled else ()
+
+
+def _handed(lift: Any, arrays: Sequence[Entries]) -> Dict[int, Any]:
+    """What the function is handed, by the id of each array, any shape: the same array twice arrives as one object."""
+    handed: Dict[int, Any] = {}
+    for each in arrays:
+        if id(each.array) not in handed:
+            handed[id(each.array)] = lift.hand(each)
+    return handed
 
 
 def arrays_of(given: Arguments) -> List[Entries]:
@@ -228,68 +236,6 @@ def named(value: Any, entries: Any = None) -> str:
     kind = type(value).__name__
     told = "{} {}".format("an" if kind[:1].lower() in "aeiou" else "a", kind)
     return told if entries is None else "{} of shape {} and dtype {}".format(told, entries.array.shape, entries.dtype)
-
-
-def told_of(raised: BaseException) -> Dict[str, Any]:
-    """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
-    frames = _frames(raised)
-    return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
-            "classes": [each.__name__ for each in type(raised).__mro__],
-            "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
-            "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
-            "by": _asker(raised)}
-
-
-_LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
-
-
-def _asker(raised: BaseException) -> List[Any]:
-    """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
-    of who asked for it.
-    """
-    try:
-        places = [(frame.f_globals.get("__name__", ""), frame.f_code.co_filename, line)
-                  for frame, line in traceback.walk_tb(raised.__traceback__)
-                  if _is_subjects(frame.f_code.co_filename) and frame.f_code.co_name not in _LOOKING_UP]
-        return [str(places[-1][0]), places[-1][1], places[-1][2]] if places else ["", "", 0]
-    except BaseException:
-        return ["", "", 0]
-
-
-def _is_subjects(file: str) -> bool:
-    return Path(file).parent != OURS and not file.startswith("<frozen")
-
-
-def summary(raised: BaseException) -> str:
-    """The exception's type and the first line of what it says."""
-    try:
-        words = str(raised)[:LONGEST].strip().partition("\n")[0]
-    except BaseException as worse:
-        words = "(its text raises {})".format(type(worse).__name__)
-    text = "{}: {}".format(type(raised).__name__, words) if words else type(raised).__name__
-    return text.encode(errors="backslashreplace").decode()
-
-
-def _frames(raised: BaseException) -> List[traceback.FrameSummary]:
-    """The subject's frames, the innermost last."""
-    try:
-        return [each for each in traceback.extract_tb(raised.__traceback__)
-                if _is_subjects(each.filename)]
-    except BaseException:
-        return []
-
-
-def _traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> str:
-    try:
-        lines = traceback.format_list(frames[-DEEPEST:]) + traceback.format_exception_only(type(raised), raised)
-    except BaseException:
-        lines = [*traceback.format_list(frames[-DEEPEST:]), summary(raised)]
-    return "Traceback (most recent call last):\n" + "".join(lines)
-
-
-def _bounded(text: str) -> str:
-    text = text if len(text) <= 2 * LONGEST else text[:LONGEST] + "\n…\n" + text[-LONGEST:]
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _aliases(arrays: Sequence[Entries], results: Sequence[Entries]) -> List[int]:

@@ -13,7 +13,7 @@ import types
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .calling import told_of
+from .raised import told_of
 
 FROM_FILE = "target_"  # begins the name of a module that a path leads to, so that it hides no other
 PACKAGE = "implementations"

@@ -17,6 +17,7 @@ from .describing import described
 from .frames import PIECE, Entries, Incoming, packed, received, send
 from .lifts import LIFTS, flushing
 from .lifts.making import Form
+from .raised import summary
 from .sharing import NO_ROOMS, Again, rooms
 
 VERSION = 1
@@ -106,13 +107,13 @@ class Servant:
         except BaseException as cause:  # an import may raise whatever it likes
             if device and isinstance(cause, LookupError):
                 return {"no_device": str(cause.args[0] if cause.args else "")}, ()
-            return {"unusable": calling.summary(cause)}, ()
+            return {"unusable": summary(cause)}, ()
         try:
             dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
             flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
             return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
         except BaseException as cause:  # a driver that is too old, a device that others have filled
-            return {"unusable": calling.summary(cause)}, ()
+            return {"unusable": summary(cause)}, ()
 
     def _lifted(self, name: str, device: str) -> Any:
         if (name, device) not in self._lifts:

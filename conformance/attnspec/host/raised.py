@@ -1,0 +1,73 @@
+"""What raised, in plain words: its message, and the frames that are the subject's. Nothing raises here."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any, Dict, List
+
+OURS = Path(__file__).parent
+DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
+LONGEST = 4000  # characters of a traceback, a message, a line
+
+
+def told_of(raised: BaseException) -> Dict[str, Any]:
+    """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
+    frames = _frames(raised)
+    return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
+            "classes": [each.__name__ for each in type(raised).__mro__],
+            "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
+            "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
+            "by": _asker(raised)}
+
+
+_LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
+
+
+def _asker(raised: BaseException) -> List[Any]:
+    """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
+    of who asked for it.
+    """
+    try:
+        places = [(frame.f_globals.get("__name__", ""), frame.f_code.co_filename, line)
+                  for frame, line in traceback.walk_tb(raised.__traceback__)
+                  if _is_subjects(frame.f_code.co_filename) and frame.f_code.co_name not in _LOOKING_UP]
+        return [str(places[-1][0]), places[-1][1], places[-1][2]] if places else ["", "", 0]
+    except BaseException:
+        return ["", "", 0]
+
+
+def _is_subjects(file: str) -> bool:
+    return Path(file).parent != OURS and not file.startswith("<frozen")
+
+
+def summary(raised: BaseException) -> str:
+    """The exception's type and the first line of what it says."""
+    try:
+        words = str(raised)[:LONGEST].strip().partition("\n")[0]
+    except BaseException as worse:
+        words = "(its text raises {})".format(type(worse).__name__)
+    text = "{}: {}".format(type(raised).__name__, words) if words else type(raised).__name__
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _frames(raised: BaseException) -> List[traceback.FrameSummary]:
+    """The subject's frames, the innermost last."""
+    try:
+        return [each for each in traceback.extract_tb(raised.__traceback__)
+                if _is_subjects(each.filename)]
+    except BaseException:
+        return []
+
+
+def _traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> str:
+    try:
+        lines = traceback.format_list(frames[-DEEPEST:]) + traceback.format_exception_only(type(raised), raised)
+    except BaseException:
+        lines = [*traceback.format_list(frames[-DEEPEST:]), summary(raised)]
+    return "Traceback (most recent call last):\n" + "".join(lines)
+
+
+def _bounded(text: str) -> str:
+    text = text if len(text) <= 2 * LONGEST else text[:LONGEST] + "\n…\n" + text[-LONGEST:]
+    return text.encode(errors="backslashreplace").decode()
