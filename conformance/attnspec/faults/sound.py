@@ -32,6 +32,7 @@ class Sound:
     """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing; or,
     by its kind, a correct rotary embedding.
 
+    stores_lse: whether weights hang on a log-sum-exp that was stored.
     claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
     overfull_cache: what it does with more.
     """
@@ -43,6 +44,7 @@ class Sound:
     hidden_row: str = "zeros"
     kind: Kind = Kind.ATTENTION
     form: Form = Form.DENSE
+    stores_lse: bool = False
     claims: tuple[str, ...] = ()
     cache: int = 0
     overfull_cache: str = "grows"
@@ -60,6 +62,8 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           dense.joined(dense.online)),
     Sound("fused_blocks", "the same, with weights in the dtype of the inputs where they meet the values",
           dense.joined(dense.fused), grade="G1"),
+    Sound("merged_splits", "splits of 64 keys, each with an output and a log-sum-exp of its own, merged by these",
+          dense.joined(dense.merged), stores_lse=True),
     Sound("prescaled_query", "the query is multiplied by the scale before the product", staged(logits=dense.prescaled)),
     Sound("reversed_keys", "the keys are summed from last to first", dense.joined(dense.reversed_keys)),
     Sound("sorted_keys", "the keys are summed in the order of their contents", dense.joined(dense.sorted_keys)),
@@ -124,11 +128,21 @@ def declaration_of_sound(sound: Sound) -> Declaration:
         conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
-        precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
-                   for dtype in (DType.FLOAT16, DType.BFLOAT16)},
+        precision=_precision(sound),
         claims=() if sound.form is not Form.DENSE else (
             *(name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING),
             *dict.fromkeys(FURTHER_PROFILES[name] for name in UNCOMMON if name in keywords), *sound.claims))
+
+
+def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
+    """Where it rounds, as a manifest says it."""
+    rounded: dict[DType, dict[str, object]] = {
+        dtype: {"grade": sound.grade, "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
+    if not sound.stores_lse:
+        return rounded
+    reason = "each split's log-sum-exp is stored, and the splits are merged by it"
+    return {dtype: {**rounded.get(dtype, {}), "logsumexp_roundings": 1, "reason": reason,
+                    "logsumexp": (dtype if dtype is DType.FLOAT64 else DType.FLOAT32).value} for dtype in DType}
 
 
 def _keywords(sound: Sound) -> frozenset[str]:

@@ -15,6 +15,7 @@ from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array
 
 BLOCK = 16
+SPLIT = 64  # keys
 
 
 def joined(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
@@ -142,26 +143,55 @@ def by_pages(call: HandedOver, slots: int) -> Answer:
 
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> Answer:
     """Blocks of so many keys; the block's exponentials are rounded to `stored` for the product with the values."""
-    work = stage.take(call)
-    B, H, T, S = work.shape
-    visible = _visible(call)
-    work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
-    added, logits = _added(call, work.query.dtype), stage.cap(stage.logits(work, stage.scale(work)), work)
-    logits = logits if added is None else logits + added
-    logits = np.where(visible, logits, -np.inf).astype(work.query.dtype)
-    top = np.broadcast_to(_sink(call, logits), (B, H, T, 1))
+    logits, value = _scored(call)
+    top = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
     total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
-    output = np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
-    for first in range(0, S, step):
+    output = np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype)
+    for first in range(0, logits.shape[-1], step):
         block = logits[..., first:first + step]
         higher = np.maximum(top, block.max(axis=-1, keepdims=True))
         shift = np.where(np.isneginf(higher), 0, higher)
         grown, factor = np.exp(block - shift), np.exp(top - shift)
         total = total * factor + grown.sum(axis=-1, keepdims=True)
-        output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + step]
+        output = output * factor + grown.astype(stored).astype(grown.dtype) @ value[:, :, first:first + step]
         top = higher
     shift, divisor = np.where(np.isneginf(top), 0, top), np.where(total == 0, 1, total)
     return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
+
+
+def _scored(call: HandedOver) -> tuple[Array, Array]:
+    """Logits (B,H,T,S), -inf where hidden, and values (B,H,S,Dv) of as many heads, in the dtype of the arithmetic."""
+    work, visible = stage.take(call), _visible(call)
+    H = work.query.shape[1]
+    work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
+    added, logits = _added(call, work.query.dtype), stage.cap(stage.logits(work, stage.scale(work)), work)
+    logits = logits if added is None else logits + added
+    return np.where(visible, logits, -np.inf).astype(work.query.dtype), work.value
+
+
+def merged(call: HandedOver) -> Answer:
+    """Splits of 64 keys, each with an output and a log-sum-exp of its own, by which they are merged; a sink is one
+    more.
+    """
+    logits, value = _scored(call)
+    spans = [slice(first, first + SPLIT) for first in range(0, logits.shape[-1], SPLIT)]
+    parts = [_apart(logits[..., span], value[:, :, span]) for span in spans]
+    alone = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
+    sums = np.concatenate([*(lse for _, lse in parts), alone], axis=-1)
+    lse = log_sum_exp(sums)
+    shares = np.exp(sums - np.where(np.isneginf(lse), 0, lse)[..., None])  # (B,H,T,splits + 1)
+    output = sum((shares[..., at, None] * part for at, (part, _) in enumerate(parts)),
+                 np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype))
+    return _rounded(call, output, np.exp(logits - np.where(np.isneginf(lse), 0, lse)[..., None]), lse)
+
+
+def _apart(logits: Array, value: Array) -> tuple[Array, Array]:
+    """Of logits (B,H,T,S) and values (B,H,S,Dv) the output, (B,H,T,Dv), and the log-sum-exp, (B,H,T,1)."""
+    top = logits.max(axis=-1, keepdims=True)
+    shift = np.where(np.isneginf(top), 0, top)
+    grown = np.exp(logits - shift)
+    total = grown.sum(axis=-1, keepdims=True)
+    return grown @ value / np.where(total == 0, 1, total), put_together(shift, total)[..., None]
 
 
 _WRITTEN_OUT: Mapping[str, Any] = {"causal": False, **dict.fromkeys(
