@@ -9,7 +9,7 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
-from attnspec.vocabulary.observables import _joined
+from attnspec.vocabulary.observables import as_one
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers
@@ -39,7 +39,7 @@ def logits(problem: Problem) -> Array:
 
 
 def read_back(moved: Posed[Problem], arrays: list[Array], axes: tuple[str, ...]) -> Array:
-    return _joined(arrays, moved, axes)
+    return as_one(arrays, moved, axes)
 
 
 @pytest.mark.parametrize("transform", [axes.permute_keys, axes.permute_queries, axes.permute_batch,
@@ -409,7 +409,7 @@ def test_some_seed_reorders_the_heads_of_a_layer() -> None:
 def test_one_head_at_a_time_sums_to_the_whole() -> None:
     after = layers.one_head_at_a_time(layer())
     assert len(after.parts) == 3
-    whole = _joined([through(part) for part in after.parts], after, ("B", "T", "M"))
+    whole = as_one([through(part) for part in after.parts], after, ("B", "T", "M"))
     np.testing.assert_allclose(whole, through(layer().one), rtol=1e-12)
 
 

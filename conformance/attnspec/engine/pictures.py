@@ -16,7 +16,8 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.observables import defined, visible
+from attnspec.vocabulary.observables import defined
+from attnspec.vocabulary.rows import visible
 from attnspec.vocabulary.scene import Compared, NoClaim, OutsideLimits, Scene, Side
 
 LARGEST = 16

@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attnspec.numerics.expectation import Expectation, visible_keys
-from attnspec.numerics.lengths import queries_within
+from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import unit
 from attnspec.numerics.screen import closest
 from attnspec.problems.caches import with_values
-from attnspec.problems.problem import Array, LayerProblem, Problem, joined
+from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.vocabulary.gradients import (
     GRADIENTS,
@@ -180,11 +179,11 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
 
 def _observe(scene: Scene, posed: Posed[Any], look: Look) -> Observed:
     arrays, axes = look.observe(scene, posed)
-    joined = _joined([working(array, scene.dtype) for array in arrays], posed, axes)
+    joined = as_one([working(array, scene.dtype) for array in arrays], posed, axes)
     return Observed(joined, axes, tuple(arrays))
 
 
-def _joined(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
+def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
     """The parts' arrays, any shape with these axes, as one, read back in the order that relations compare."""
     array = _join(arrays, posed, axes)
     for back in posed.back:
@@ -219,8 +218,8 @@ def _see(scene: Scene, run: str, name: str) -> Seen:
     parts = [LOOKS[name].define(each, scene) for each in expected]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
     # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
-    unclaimed = _joined([_numbers(~claim) for claim in claims], posed, observed.axes)
-    truth, allowance = (_joined(column, posed, observed.axes) for column in (truths, allowances))
+    unclaimed = as_one([numbers(~claim) for claim in claims], posed, observed.axes)
+    truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
     array = relative_logits(observed.array, truth) if name == "logits" else observed.array
     return Seen(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
 
@@ -243,56 +242,12 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
     relations compare.
     """
     posed = scene.runs[run]
-    return _joined([_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
+    return as_one([numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
 
 
-def _numbers(array: Array) -> Array:
+def numbers(array: Array) -> Array:
     """An array of any shape, as numbers that can be added up: small ones where it says yes or no."""
     return array.astype(np.int16 if array.dtype == bool else float)
-
-
-def visible(scene: Scene, run: str) -> Array:
-    """bool, (B,H,T,S): the keys of a run that each query may attend to."""
-    shown = [_numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
-    return np.asarray(_joined(shown, scene.runs[run], ("B", "H", "T", "S")) > 0)
-
-
-def settled_rows(scene: Scene, run: str) -> Array:
-    """Rows (B,H,T,1) whose answer hangs on what they see alone.
-
-    Under the convention `uniform` not the empty ones; where one input is query, key and value, not those at a place
-    that holds NaN or infinity; of rows beyond the number of queries none, unless they are declared to be zeros.
-    """
-    posed = scene.runs[run]
-    if isinstance(posed.parts[0], RotaryProblem):
-        return _joined([np.ones((*part.x.shape[:3], 1), bool) for part in posed.parts], posed, ("B", "H", "T", "1"))
-    answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
-    is_fixed = bool(answers) and answers <= {"zeros", "nan"}
-    sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
-    has_one_input = scene.subject.declaration.limits.self_attention_only
-    own = [_finite_places(part)[:, None, -part.query.shape[-2]:] if has_one_input else True for part in posed.parts]
-    are_zeros = scene.conventions.get("beyond_length") == "zeros"
-    within = [queries_within(part)[:, None] for part in posed.parts]
-    settled = [np.where(asked, (rows | is_fixed) & finite, are_zeros)[..., None]
-               for rows, finite, asked in zip(sees, own, within, strict=True)]
-    return _joined(settled, posed, ("B", "H", "T", "1"))
-
-
-def empty_rows(scene: Scene, run: str) -> Array:
-    """Rows (B,H,T,1) that see no key, where the subject's convention says that nothing but that decides them."""
-    if isinstance(scene.runs[run].parts[0], RotaryProblem):
-        return ~settled_rows(scene, run)
-    sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1))[..., None] for part in scene.runs[run].parts]
-    seeing = _joined([rows.astype(float) for rows in sees], scene.runs[run], ("B", "H", "T", "1"))
-    return np.asarray(settled_rows(scene, run) & (seeing == 0))
-
-
-def _finite_places(problem: Problem | LayerProblem) -> Array:
-    """(B,S): where no head's key or value holds NaN or infinity."""
-    axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)
-    whole = joined(problem)
-    key, value = (np.all(np.isfinite(array), axis=axes) for array in (whole.key, whole.value))
-    return np.asarray(key & value)
 
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:

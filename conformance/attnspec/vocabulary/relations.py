@@ -19,11 +19,10 @@ from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
     defined,
-    empty_rows,
     observe,
     see,
-    settled_rows,
 )
+from attnspec.vocabulary.rows import empty_rows, settled_rows
 from attnspec.vocabulary.scene import Incomparable, NoClaim, Scene, Seen, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
