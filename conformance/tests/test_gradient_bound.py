@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.faults.backward import Way, as_backward
+from attnspec.faults.backward import as_backward
+from attnspec.faults.backward_work import Way
 from attnspec.faults.sound_backward import SOUND_BACKWARD
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.bound import weight_error

@@ -12,7 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.keywords import OFF
-from attnspec.faults.backward import Edit, Known, Reread
+from attnspec.faults.backward import Edit, Reread
+from attnspec.faults.backward_work import Known
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array
 

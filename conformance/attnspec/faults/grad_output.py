@@ -12,8 +12,9 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.faults import backward_edits as edit
-from attnspec.faults.backward import Edit, Edits, Known, Reread, Way, as_backward
+from attnspec.faults.backward import Edit, Edits, Reread, as_backward
 from attnspec.faults.backward_edits import BFLOAT16, FLOAT16, rounded, times, where
+from attnspec.faults.backward_work import Known, Way
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.grad_params import FAULTS as OF_PARAMETERS
 from attnspec.faults.grad_state import FAULTS as OF_STATE

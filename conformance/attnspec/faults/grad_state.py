@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.faults.backward import AttendBackward, Way, as_backward
+from attnspec.faults.backward import AttendBackward, as_backward
+from attnspec.faults.backward_work import Way
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.purity import misread
 from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged

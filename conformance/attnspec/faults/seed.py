@@ -11,7 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from attnspec.faults.backward import Edit, Edits, Known, Way, as_backward
+from attnspec.faults.backward import Edit, Edits, as_backward
+from attnspec.faults.backward_work import Known, Way
 from attnspec.faults.dropout_rate import ANY
 from attnspec.faults.dropping import Draw, Shape, by_counter, counted, drop_by, factors_of
 from attnspec.faults.fault import Fault, Stage

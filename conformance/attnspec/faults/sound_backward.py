@@ -10,7 +10,8 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.faults.backward import AttendBackward, Stored, Way, as_backward
+from attnspec.faults.backward import AttendBackward, as_backward
+from attnspec.faults.backward_work import Stored, Way
 from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound
 from attnspec.faults.staged import Attend

@@ -14,7 +14,8 @@ import numpy as np
 
 from attnspec.evaluation.baselines.references import ReferencedProblem
 from attnspec.faults import staged
-from attnspec.faults.backward import Taken, Way, backward, fold, take
+from attnspec.faults.backward import backward, fold, take
+from attnspec.faults.backward_work import Taken, Way
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array, Problem
 
