@@ -272,6 +272,18 @@ def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], a
     assert linted(cli, clause("it")) == ["No problem found."]
 
 
+@pytest.mark.parametrize(("fault", "why"), [
+    ("output_with_residual", ""), ("size_keys_tail_lost", ""),
+    ("scale_none", "its first 5 cases hold at every dtype"),
+    ("layer_unscaled", "its first 5 cases hold at every dtype"),
+    ("rotary_pairs_swapped", "it cannot be put to it (it is a rotary embedding, not attention)")])
+def test_lint_puts_own_clauses_to_the_faults_that_they_name(cli: Cli, mine: Path, fault: str, why: str) -> None:
+    mine.write_text(MINE.replace("sources:", f"    refuted_by: [{fault}]\nsources:"), encoding="utf-8")
+    told = (f"mine.yaml:12: 'mine.doubled' does not detect '{fault}', which it names: {why}. Name one that it does: "
+            "attnspec check 'fault/*' --spec-add mine.yaml --clause mine.doubled tells.\n1 to mend.\n")
+    assert cli("lint", "--spec-add", "mine.yaml") == ((2, told, "") if why else (0, "No problem found.\n", ""))
+
+
 def test_every_word_of_draw_says_what_it_gives() -> None:
     assert MEANINGS.keys() == DRAWS.keys()
 

@@ -1,0 +1,54 @@
+"""Whether clauses of one's own detect the faults that they name: those of the spec are put to theirs by its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from attnspec.core.errors import SpecError
+from attnspec.core.nouns import DType
+from attnspec.core.plan import FAULT
+from attnspec.evaluation.power.matrix import trial
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
+from attnspec.spec.clause import Spec
+from attnspec.spec.refutations import CASES, EFFORT, SEED
+
+if TYPE_CHECKING:
+    from attnspec.trials.compile import Check
+
+
+def undetected(law: Spec) -> Iterator[SpecError]:
+    """A fault that an own clause names and that violates it at no dtype. Faults whose sizes a seed draws are not tried:
+    the first cases do not show them.
+    """
+    named = [(clause, fault) for clause in law.clauses if clause.where.file in law.added for fault in clause.refuted_by
+             if fault.partition(SEEDED)[0] not in FAMILIES]
+    checks = _checks(law) if named else {}
+    for clause, fault in named:
+        if why := _why_not(checks, clause.id, fault):
+            yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. Name one that it does: "
+                            f"attnspec check 'fault/*' --spec-add {clause.where.file} --clause {clause.id} tells.",
+                            where=clause.place_of("refuted_by"))
+
+
+def _checks(law: Spec) -> Mapping[str, Check]:
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+
+    return compile_spec(law, faults=CATALOGUE.keys())
+
+
+def _why_not(checks: Mapping[str, Check], clause: str, fault: str) -> str:
+    """Why the clause does not detect the fault; empty if it does."""
+    from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
+
+    subject, check = own_subject(FAULT + fault), checks[clause]
+    if lacking := check.lacking(subject):
+        return f"it cannot be put to it ({lacking})"
+    dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
+    dtypes = (dtype for dtype in DType if dtype not in fault_named(fault).equivalents)
+    tallies = (trial(check, FAULT + fault, dtype, dealer) for dtype in dtypes)
+    return "" if any(tally.failure is not None for tally in tallies) else f"its first {CASES} cases hold at every dtype"
