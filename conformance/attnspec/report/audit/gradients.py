@@ -66,8 +66,7 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """The table. partly: why some subjects were judged with respect to some things alone; wholly: why others not at all.
-    """
+    """The table.  partly: why some were judged with respect to some things alone.  wholly: why others not at all."""
 
     lines: tuple[GradientLine, ...]
     partly: tuple[Unjudged, ...]
