@@ -126,7 +126,7 @@ def test_a_documented_choice_breaks_no_clause_about_gradients() -> None:
     assert (line.held, line.broken) == ("1 of 1", ())
 
 
-def test_the_gradient_of_a_row_without_keys_is_zeros_where_that_was_claimed() -> None:
+def test_a_hidden_rows_own_gradient_is_zeros_where_that_was_claimed() -> None:
     assert row_of(outcome(HIDDEN_ROWS)) == [("zeros", ("its own",))]
     assert row_of(outcome(HIDDEN_ROWS, claimed=2)) == [("no claim", ("its own",))]
     assert row_of(outcome("gradients.of_key"), outcome(HIDDEN_ROWS, Verdict.NO_CLAIM)) == [("no claim", ("its own",))]
@@ -146,7 +146,7 @@ def test_what_a_hidden_row_does_to_others_is_what_a_probe_found() -> None:
     assert row_of(outcome("gradients.of_query"), probes=[alike]) == [("finite", ("others",))]
 
 
-def test_inputs_and_parameters_that_have_no_gradients_are_told_with_the_reason() -> None:
+def test_what_gradients_were_not_judged_of_is_told_with_the_reason() -> None:
     layer = replace(CARD, kind="layer", claims=("gradients", "bias"))
     judged = [outcome("gradients.of_value"), outcome("gradients.of_query"), outcome("gradients.of_scale"),
               outcome("gradients.of_bias", Verdict.INAPPLICABLE, reason="a bias is a constant to it"),
@@ -200,7 +200,7 @@ def test_a_card_tells_where_the_backward_pass_of_a_run_rounds() -> None:
     assert silent.backward == {}
 
 
-def test_an_older_record_learns_from_the_manifest_where_backward_passes_round() -> None:
+def test_an_older_record_learns_from_manifests_where_it_rounds() -> None:
     [declared] = (each.declaration for each in read_manifest(folder("implementations") / "torch")
                   if each.id == "torch/sdpa")
     forward = {dtype.value: str(precision_of(declared.precision.get(dtype), dtype)) for dtype in DType}
