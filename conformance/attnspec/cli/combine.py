@@ -14,7 +14,6 @@ from attnspec.record.events import Event, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.write import combine
-from attnspec.subjects.declared_precision import backward_named_of
 from attnspec.subjects.findings import known_findings
 from attnspec.subjects.manifest import read_manifest
 
@@ -64,6 +63,8 @@ def _backward(card: SubjectCard, folder: Path) -> dict[str, str]:
     """Where the backward pass rounds, as its manifest says: records of earlier versions do not tell it."""
     if PROFILE not in card.claims:
         return {}
+    from attnspec.subjects.declared_precision import backward_named_of  # noqa: PLC0415  (weight: NumPy)
+
     declared = (each.declaration for each in read_manifest(folder) if each.id == card.id)
     return next((backward_named_of(each, card.precision) for each in declared), {})
 
