@@ -9,10 +9,13 @@ import click
 
 from attnspec.cli.apart import keep_apart
 from attnspec.core import paths
+from attnspec.core.gradient_keywords import PROFILE
 from attnspec.record.events import Event, SubjectKnown
+from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.write import combine
 from attnspec.subjects.findings import known_findings
+from attnspec.subjects.manifest import read_manifest
 
 
 @click.command("combine")
@@ -20,7 +23,8 @@ from attnspec.subjects.findings import known_findings
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="OUT",
               help="The file for the joined record.")
 @click.option("--findings", "is_retold", is_flag=True,
-              help="Take findings from findings.yaml as it is now, not from the record.")
+              help="Take findings from findings.yaml as it is now, not from the record. Where the record does not say "
+                   "where backward passes round, take that from the manifests.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
               help="Also write an HTML page.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
@@ -46,10 +50,23 @@ def with_findings(event: Event) -> Event:
     """A subject's card with what is known of its library now: an explanation is often found after the trial."""
     if not isinstance(event, SubjectKnown):
         return event
-    library, _, name = event.card.id.partition("/")
+    card = event.card
+    library, _, name = card.id.partition("/")
     folder = paths.folder("implementations") / library
-    found = known_findings(folder, event.card.id, event.card.version) if name and folder.is_dir() else ()
-    return replace(event, card=replace(event.card, findings=found))
+    if not (name and folder.is_dir()):
+        return replace(event, card=replace(card, findings=()))
+    found = known_findings(folder, card.id, card.version)
+    return replace(event, card=replace(card, findings=found, backward=card.backward or _backward(card, folder)))
+
+
+def _backward(card: SubjectCard, folder: Path) -> dict[str, str]:
+    """Where the backward pass rounds, as its manifest says: records of earlier versions do not tell it."""
+    if PROFILE not in card.claims:
+        return {}
+    from attnspec.subjects.declared_precision import backward_named_of  # noqa: PLC0415  (weight: NumPy)
+
+    declared = (each.declaration for each in read_manifest(folder) if each.id == card.id)
+    return next((backward_named_of(each, card.precision) for each in declared), {})
 
 
 def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:

@@ -116,8 +116,11 @@ class SubjectRun:
         found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
         precision = {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes}
+        # of one that is not asked for gradients nothing is said
+        told = declared.dtypes if GRAD in declared.keywords else ()
+        backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
         taken = written(taken_by(declared.limits, declared.keywords))
-        return replace(self.subject.card(probed, precision), taken=taken)
+        return replace(self.subject.card(probed, precision), taken=taken, backward=backward)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""

@@ -83,6 +83,18 @@ def backward_precision_of(declared: Mapping[str, object] | None, precision: Prec
     return found
 
 
+def backward_named(precision: Precision, backward: BackwardPrecision) -> str:
+    """A class by its name: `G1`, or float32 and float64, which have one each, with the words that differ from it.
+
+    The name is that of the forward pass, from which whatever is not declared follows.
+    """
+    assumed = backward_assumed(precision)
+    name = precision.grade if is_half(precision.dtype) else precision.dtype.value
+    others = (f"{word} {getattr(backward, word)}" for word in BACKWARD_WORDS
+              if word != "reason" and getattr(backward, word) != getattr(assumed, word))
+    return ", ".join((name, *others))
+
+
 def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> bool:
     mine, theirs = getattr(one, word), getattr(other, word)
     if word == "is_normalised":

@@ -269,6 +269,7 @@ class SubjectCard:
     attnspec's own miniatures, which live in the judge's.
     taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).
     sizes: those that it declares to be used at, which are tried beside what is drawn.
+    backward: where its backward pass rounds, as `precision`; empty where no gradients are asked for.
     """
 
     id: str
@@ -292,6 +293,7 @@ class SubjectCard:
     lives_in: Mapping[str, str] = field(default_factory=dict)
     taken: str = ""
     sizes: tuple[str, ...] = ()
+    backward: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def release(self) -> str:

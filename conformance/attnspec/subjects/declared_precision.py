@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import AttnspecError, ManifestError, Place
 from attnspec.core.nouns import DType
-from attnspec.numerics.gradient_precision import backward_precision_of
+from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
 from attnspec.spec.yaml_lines import Located
 
@@ -26,6 +26,21 @@ def check_precision(declaration: Declaration, where: Place | None, error: type[A
             backward_precision_of(words, precision_of(declaration.precision.get(dtype), dtype))
         except ManifestError as cause:
             raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+
+
+def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:
+    """By dtype, the name of the class of its backward pass.
+
+    precision: the forward pass's classes, by dtype, as a record tells them. Where it is declared otherwise by now, the
+    record is of another declaration, and nothing is said.
+    """
+    found = {}
+    for dtype in (each for each in DType if each.value in precision):
+        forward = precision_of(declaration.precision.get(dtype), dtype)
+        if str(forward) == precision[dtype.value]:
+            backward = backward_precision_of(declaration.backward_precision.get(dtype), forward)
+            found[dtype.value] = backward_named(forward, backward)
+    return found
 
 
 def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:

@@ -14,7 +14,7 @@ from attnspec.core.declaration import Limits, asked_of
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.dropout import expect_dropped
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
-from attnspec.numerics.gradient_precision import BackwardPrecision, backward_precision_of
+from attnspec.numerics.gradient_precision import BackwardPrecision, backward_named, backward_precision_of
 from attnspec.numerics.gradients import erring, expect_gradients
 from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
@@ -206,6 +206,11 @@ class Evaluator:
         """Where the subject's backward pass rounds, as it declares."""
         declared = self.subject.declaration.backward_precision.get(self.dtype)
         return backward_precision_of(declared, self.precision)
+
+    @property
+    def backward_name(self) -> str:
+        """The same in words: the class that its forward pass implies, and what is declared otherwise."""
+        return backward_named(self.precision, self.backward_precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
         """What the definition says of the output (B,H,T,Dv) at some rows, indices along T, with the sharp allowance."""

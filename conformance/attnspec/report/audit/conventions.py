@@ -117,6 +117,12 @@ def _customs(subject: Judged, probes: Sequence[SubjectProbed]) -> Conventions:
     return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
 
 
+def answered(joined: Joined, subject: Judged, question: str) -> tuple[ConventionAnswer, ...]:
+    """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
+    plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
+    return tuple(_grouped(_asked(Column("", "", (question,)), _from_probes(plain), plain)))
+
+
 def _asked(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
     """The answers of a column; where forms of a question have their own, the one for all of them is not repeated."""
     if column.dtype is not None:

@@ -12,6 +12,7 @@ from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions
 from attnspec.report.audit.explained import Concern, Told
+from attnspec.report.audit.gradients import GradientLine
 from attnspec.report.audit.switches import SwitchDifference, Switches
 from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
 from attnspec.report.audit.view import Audit, audit, is_audit
@@ -31,8 +32,8 @@ def audit_text(records: Sequence[RunRecord]) -> str:
     """What was found, library by library, as Markdown. Ends its line."""
     joined = join(visible(records))
     looked = audit(joined)
-    parts = (_head(looked, joined), _table(looked), _conventions(looked), _findings(looked), _switches(looked),
-             _absent(looked))
+    parts = (_head(looked, joined), _table(looked), _conventions(looked), _gradients(looked), _findings(looked),
+             _switches(looked), _absent(looked))
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
@@ -126,6 +127,36 @@ def _answer(answer: ConventionAnswer) -> str:
     other = "".join(f", {dtypes}: {plain(said(word))}" for dtypes, word in answer.otherwise)
     against = f" ✗ declared: {plain(said(answer.claimed))}" if answer.is_contradiction else ""
     return f"{told}{forms}{other}{against}"
+
+
+def _gradients(looked: Audit) -> Lines:
+    if not (found := looked.gradients):
+        return
+    yield "## Gradients"
+    yield ""
+    yield ("Of each implementation whose backward pass was judged. Held: of the clauses about gradients that apply. "
+           "Rounds: where the backward pass rounds, as declared; what is not declared follows from the forward pass "
+           "([the classes](gradients.md#what-is-declared)). Closest that holds: the largest share of its bound that a "
+           "gradient used, by dtype. Hidden row: what a query for which every key is masked gets (its own), and the "
+           "other queries beside it (others); nothing is claimed of its own unless its output is zeros. Hidden key: "
+           "what a masked key gets.")
+    yield ""
+    yield from _rows(("implementation", "held", "rounds", "closest that holds", "hidden row", "hidden key",
+                      "with respect to", "not judged"), map(_gradient, found.lines))
+    yield ""
+    for says, unjudged in found.unjudged:
+        yield from (f"{says}:", "")
+        yield from (f"- {prose(each.reason)}: {', '.join(map(code, each.labels))}" for each in unjudged)
+        yield ""
+
+
+def _gradient(line: GradientLine) -> Sequence[str]:
+    broken = f", not {', '.join(code(clause.id) for clause in line.broken)}" if line.broken else ""
+    rounds = plain("; ".join(f"{dtype} {where}" for dtype, where in line.rounds)) or "–"
+    answers = ("; ".join(map(_answer, each)) for each in (line.row, line.key))
+    ungiven = ", ".join(name for names in line.ungiven.values() for name in names)
+    return (code(line.subject.card.id), f"{line.held}{broken}", rounds, ", ".join(map(_call, line.closest)), *answers,
+            plain(", ".join(line.given)), plain(ungiven))
 
 
 def _findings(looked: Audit) -> Lines:

@@ -145,8 +145,8 @@ def _line(joined: Joined, subject: Judged) -> SubjectLine:
     outcomes = joined.of_subject(subject)
     flat = [outcome for group in outcomes.values() for outcome in group]
     return SubjectLine(
-        subject, _counts(subject, outcomes.values()),
-        _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
+        subject, counted_by_verdict(subject, outcomes.values()),
+        closest(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
         sum(outcome.cases for outcome in flat), _customs(subject.card), *_harm(subject, flat))
 
 
@@ -163,7 +163,8 @@ def _customs(card: SubjectCard) -> tuple[tuple[str, str], ...]:
     return tuple((name, told[name]) for name in CONVENTIONS if name in told)
 
 
-def _counts(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:
+def counted_by_verdict(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:
+    """The clauses of a subject by verdict; groups: the outcomes of each."""
     chosen: list[Level] = []
     found: Counter[tuple[Verdict, Level]] = Counter()
     for group in groups:
@@ -184,7 +185,8 @@ def _counts(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:
         chosen=len(chosen), chosen_must=chosen.count(Level.MUST))
 
 
-def _call(outcomes: Iterable[Outcome]) -> Nearness | None:
+def closest(outcomes: Iterable[Outcome]) -> Nearness | None:
+    """What came nearest to its allowance, of what was tried."""
     calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause, SHORT[outcome.dtype])
              for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
     return max(calls, key=lambda call: call.margin, default=None)

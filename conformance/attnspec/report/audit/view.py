@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from attnspec.report.audit.cells import Cells, cells
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.explained import FailureCause, Told, explained, library_of
+from attnspec.report.audit.gradients import Gradients, gradients
 from attnspec.report.audit.table import ClauseTally, LibraryTable, Standing, SubjectLine, law, shelves
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
@@ -46,7 +47,10 @@ class Fared:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """An audit. `findings`: those that anything explains; `unexplained` and `listed` (deviations) stand apart."""
+    """An audit. `findings`: those that anything explains; `unexplained` and `listed` (deviations) stand apart.
+
+    gradients: None where none were judged.
+    """
 
     shelves: tuple[LibraryTable, ...]
     findings: tuple[Told, ...]
@@ -56,6 +60,7 @@ class Audit:
     cells: Cells
     law: tuple[tuple[str, tuple[ClauseTally, ...]], ...]
     absent: tuple[Missing, ...]
+    gradients: Gradients | None = None
 
     @property
     def lines(self) -> tuple[SubjectLine, ...]:
@@ -123,7 +128,7 @@ def audit(joined: Joined) -> Audit:
     return Audit(
         shelves=shelves(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
         listed=of[FailureCause.LISTED], habits=habits(joined), cells=cells(joined, ordered), law=law(joined),
-        absent=_absent(joined))
+        absent=_absent(joined), gradients=gradients(joined))
 
 
 def _absent(joined: Joined) -> tuple[Missing, ...]:
