@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,8 @@ from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.bugs import explanations
 from attnspec.report.findings import findings
 from attnspec.report.joined import join
+from attnspec.report.likely_cause import OF_EMPTY_ROWS
+from attnspec.vocabulary.tables import WORDS
 from helpers.outcomes import evidence, outcome, run
 from helpers.records import run_started
 
@@ -179,3 +182,16 @@ def test_what_nothing_explains_is_of_the_bug_that_fails_at_its_case(case: str, g
 def test_a_length_alone_claims_no_failure_that_nothing_explains() -> None:
     unknown = located(outcome(Verdict.VIOLATED, "a.z", seen=SEEN), "no small test input shows it", "S=90 D=3 float32")
     assert len(explanations([*begun("S ≥ 65", "S ≥ 65"), unknown])) == 2
+
+
+@pytest.mark.parametrize(("seen", "relation", "groups"), [
+    (math.nan, OF_EMPTY_ROWS, 1), (0.5, OF_EMPTY_ROWS, 2), (math.nan, "agrees_with_definition", 2)])
+def test_a_query_without_a_key_is_one_bug_whatever_hides_the_keys(seen: float, relation: str, groups: int) -> None:
+    def failure(clause: str, answer: float, fault: tuple[Likeness, ...] = ()) -> Outcome:
+        assert SEEN.measured
+        measured = replace(SEEN.measured, relation=relation, seen=answer, expected=0.0)
+        return outcome(Verdict.VIOLATED, clause, seen=replace(SEEN, measured=measured, like=fault))
+
+    known = failure("masking.rows", math.nan, (Likeness("hidden_row_nan", "mask", "A row becomes NaN.", "", 3, 3),))
+    assert OF_EMPTY_ROWS in WORDS["relation"]
+    assert len(explanations([known, failure("causal.rows", seen)])) == groups

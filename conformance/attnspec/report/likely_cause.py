@@ -11,6 +11,8 @@ from attnspec.record.boundaries import SMALLEST, common, is_met
 from attnspec.record.outcome import Outcome
 
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
+OF_EMPTY_ROWS = "hidden_rows_follow_convention"
+"""The word of clauses about a query without a key."""
 _PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
 
@@ -60,14 +62,30 @@ def joined(groups: Sequence[Explained]) -> list[Explained]:
 
 
 def claimed(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list[Explained]:
-    """The groups, the first with those of the unexplained whose case lies where it is seen to fail: what is wrong there
-    breaks them without another bug. Those that are left come last, under no cause.
+    """The groups, with those of the unexplained that no bug of their own breaks: the first with those whose case lies
+    where it is seen to fail, each with those that answer a query without a key as wrongly, whatever hides the keys.
+    Those that are left come last, under no cause.
     """
-    first = next((group.cause.says for group in groups[:1] if group.cause), "")
-    mine = tuple(each for each in unexplained if each.evidence and is_met(first, each.evidence.case))
-    rest = tuple(each for each in unexplained if each not in mine)
-    whole = [replace(group, failures=(*group.failures, *mine)) for group in groups[:1]]
-    return [*whole, *groups[1:], *([Explained(None, rest)] if rest else [])]
+    rest, whole = list(unexplained), list[Explained]()
+    for at, group in enumerate(groups):
+        where = group.cause.says if group.cause and not at else ""
+        mine = [each for each in rest if _is_of(group, where, each)]
+        rest = [each for each in rest if each not in mine]
+        whole.append(replace(group, failures=(*group.failures, *mine)))
+    return [*whole, *([Explained(None, tuple(rest))] if rest else [])]
+
+
+def _is_of(group: Explained, where: str, failure: Outcome) -> bool:
+    """Whether what breaks the group breaks this, too. where: the group is seen to fail."""
+    lies_there = failure.evidence is not None and is_met(where, failure.evidence.case)
+    return lies_there or any(_same_row(failure, each) for each in group.failures)
+
+
+def _same_row(one: Outcome, other: Outcome) -> bool:
+    """Whether both give a query without a key the same, and another answer than is declared."""
+    pair = [each.evidence.measured for each in (one, other) if each.evidence and each.evidence.measured]
+    told = {(each.relation, repr(each.seen), each.expected) for each in pair}
+    return len(pair) == 2 and len(told) == 1 and pair[0].relation == OF_EMPTY_ROWS
 
 
 def _merged(pile: Sequence[Explained]) -> Explained:
