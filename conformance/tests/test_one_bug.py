@@ -195,3 +195,10 @@ def test_a_query_without_a_key_is_one_bug_whatever_hides_the_keys(seen: float, r
     known = failure("masking.rows", math.nan, (Likeness("hidden_row_nan", "mask", "A row becomes NaN.", "", 3, 3),))
     assert OF_EMPTY_ROWS in WORDS["relation"]
     assert len(explanations([known, failure("causal.rows", seen)])) == groups
+
+
+def test_a_bug_is_shown_by_a_failure_that_is_like_its_fault() -> None:
+    seen = located(outcome(Verdict.VIOLATED, "mask.definition", seen=SEEN), "a query attends to other keys (mask)")
+    alike = outcome(Verdict.VIOLATED, "mask.prefix", seen=like("mask"))
+    [group] = explanations([replace(seen, evidence=replace(seen.evidence or SEEN, begins="Fails where T ≠ S.")), alike])
+    assert [each.clause for each in group.failures] == ["mask.prefix", "mask.definition"]

@@ -100,12 +100,18 @@ def _how_many(groups: Sequence[Explained], noun: str) -> str:
 
 
 def _clearest_first(group: Explained) -> Explained:
-    """What is strictest first, then numbers before NaN, the cause's own theme, and its definition before consequences.
+    """What is strictest first, of these what is like the fault that is the cause, then numbers before NaN, the cause's
+    own theme, and its definition before consequences.
 
     Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
     """
-    words = _themed(group.cause) if group.cause else ""
-    return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: unclear(each, words))))
+    words, fault = (_themed(group.cause), group.cause.fault) if group.cause else ("", "")
+    return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: (
+        WEIGHT[each.level], not _is_like(each, fault), *unclear(each, words)))))
+
+
+def _is_like(failure: Outcome, fault: str) -> bool:
+    return failure.evidence is not None and fault in (each.fault for each in failure.evidence.like)
 
 
 def _themed(cause: LikelyCause) -> str:
