@@ -198,6 +198,14 @@ def test_a_right_backward_pass_of_a_layer_holds(tmp_path: Path, dtype: DType) ->
     assert {each.verdict for each in found} == {Verdict.HELD, Verdict.INAPPLICABLE}
 
 
+@pytest.mark.parametrize("dtype", DType, ids=str)
+def test_the_layer_that_is_written_out_in_numpy_holds(dtype: DType) -> None:
+    clauses = ("grouped_heads", "causal", "window", "through_softcap", "of_bias_that_is_broadcast",
+               *(clause.partition(".")[2] for clause in CLAUSES))
+    names = tuple(f"gradients.{name}" for name in clauses)
+    assert verdicts("numpy/training_layer", *names, dtype=dtype) == dict.fromkeys(names, Verdict.HELD)
+
+
 WRONG = {
     "w_out's gradient is transposed": (
         'outer(merge(p @ v), grad), "b_out"', 'outer(grad, merge(p @ v)), "b_out"', "gradients.of_output_projection"),
