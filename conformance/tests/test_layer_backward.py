@@ -306,6 +306,20 @@ def test_a_layer_that_has_none_for_its_parameters_is_not_asked(tmp_path: Path) -
     assert {found[name].verdict for name in ("gradients.of_query", "gradients.dtype")} == {Verdict.HELD}
 
 
+def test_of_one_input_gradients_by_three_names_are_no_unknown_ones(tmp_path: Path) -> None:
+    returned = "if name in PARTS or name in params}"
+    more = OF_ONE_INPUT.replace('.pop("key")', '["key"]').replace(returned, "if name in PARTS}")
+    [outcome] = judged(mine(tmp_path, more=more), CLAUSES[0])
+    assert (outcome.verdict, outcome.reason) == \
+        (Verdict.INAPPLICABLE, "its backward pass returns no gradients of parameters")
+
+
+def test_a_backward_pass_that_writes_to_a_parameter_is_told(tmp_path: Path) -> None:
+    [outcome] = judged(mine(tmp_path, (RETURNED, '    params["w_key"][...] = 0\n' + RETURNED)),
+                       "gradients.leave_the_inputs")
+    assert (outcome.verdict, outcome.reason) == (Verdict.VIOLATED, "the call changed params.w_key")
+
+
 @pytest.mark.parametrize(("parameters", "said"), [
     ("query, key, value, grad_output, *, mask=None", "takes no 'heads' and no 'params', which a layer's backward pass "
      "is given: layer_backward(query, key, value, grad_output, *, params, heads, ..., output=None)."),

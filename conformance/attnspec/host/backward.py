@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence
 
 from .frames import Entries
-from .lifts.making import NotReached, is_parameter
+from .lifts.making import INPUTS, NotReached, is_parameter
 
 MOST = 20
 """Names that are told of a mapping that has others than those that are expected."""
@@ -28,7 +28,7 @@ def misnamed(returned: Mapping[Any, Any], wrt: Sequence[str], keywords: Mapping[
     so that it may be the one that is missing; empty of any other.
     """
     arrays = {name for name, value in keywords.items() if isinstance(value, Entries)}
-    known = arrays.union(map(_own, wrt), *(value for value in keywords.values() if isinstance(value, dict)))
+    known = arrays.union(INPUTS, map(_own, wrt), *(value for value in keywords.values() if isinstance(value, dict)))
     has = [name for name, value in returned.items() if value is not None]
     is_whole = all(_own(name) in has for name in wrt)
     return "" if is_whole or known.issuperset(has) else "a mapping of {}".format(", ".join(map(str, has[:MOST])))
