@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from . import said
+from . import backward, said
 from .frames import Entries
 from .lifts.making import Form, NotMade, NotReached, refusing
 from .parts import READABLE, parts_of
@@ -181,7 +181,7 @@ def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence
     if given.is_backward:
         returned = function(*inputs, **keywords)
         lift.wait(list(returned.values()) if isinstance(returned, abc.Mapping) else returned)
-        found = _by_name(returned, given.wrt)
+        found = _by_name(returned, given)
     else:
         output, gradients = lift.differentiated(function, inputs, keywords, given.wrt)
         if gradients is None:
@@ -193,13 +193,13 @@ def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence
             in enumerate(zip(found, every, given.shapes))]
 
 
-def _by_name(returned: Any, names: Sequence[str]) -> List[Any]:
-    """The gradients of a backward pass, in this order, a parameter's by its own name. Raises _Unusable for what is no
-    mapping of these.
-    """
-    if not isinstance(returned, abc.Mapping):
-        raise _Unusable(named(returned), "the mapping", 0)
-    return [returned.get(name.rpartition(".")[2]) for name in names]
+def _by_name(returned: Any, given: Arguments) -> List[Any]:
+    """The gradients of a backward pass, in the order of `wrt`. Raises _Unusable for what is no mapping of these."""
+    is_mapping = isinstance(returned, abc.Mapping)
+    told = backward.misnamed(returned, given.wrt, given.keywords) if is_mapping else named(returned)
+    if told:
+        raise _Unusable(told, "the mapping", 0)
+    return backward.in_order(returned, given.wrt)
 
 
 def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:

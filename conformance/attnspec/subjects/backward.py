@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import TargetError
+from attnspec.core.errors import Place, TargetError
 from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keyword import Acts
@@ -18,11 +18,13 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
-from attnspec.subjects.call import Call, of_input
+from attnspec.subjects.call import Answer, Call, UnusableAnswer, of_input
 from attnspec.subjects.described import Described
+from attnspec.subjects.signature import mistyped
 
 PARAMS = "params"
-_FORM = "attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)"
+_FORMS = ("attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)",
+          "layer_backward(query, key, value, grad_output, *, params, heads, ..., output=None)")
 _GIVEN = (*INPUTS, GRAD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -31,12 +33,13 @@ _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 @dataclass(frozen=True, slots=True)
 class BackwardPass:
     """name: of the function.  keywords: of attention, those that it takes, too.  wants: `output`, `lse`, as far as it
-    has parameters for them.
+    has parameters for them.  where: its place; None where nobody knows it.
     """
 
     name: str
     keywords: frozenset[str]
     wants: frozenset[str] = frozenset()
+    where: Place | None = None
 
     def lacks(self, problem: Problem) -> str:
         """Why it cannot be asked for gradients of a problem; empty if it can."""
@@ -44,24 +47,47 @@ class BackwardPass:
         missing = sorted(needed - self.keywords)
         return f"{self.name} takes no {' and no '.join(missing)}" if missing else ""
 
+    def kept(self, forward: Answer) -> Mapping[str, Array]:
+        """What it wants of the forward pass: the output, (B,H,T,Dv) or (B,T,M), the log-sum-exp (B,H,T)."""
+        found = {OUTPUT: forward.output, LSE: forward.lse}
+        return {name: array for name, array in found.items() if array is not None and name in self.wants}
 
-def backward_of(described: Described | None, name: str) -> BackwardPass | None:
-    """What is known of a function that stands beside another by the name of a backward pass; None where it is none: it
-    has no parameter `grad_output`. Raises TargetError with file and line where it cannot be called as one.
+    def unusable(self, sentence: str) -> UnusableAnswer:
+        """What came of it, in a sentence, with the place where it is to be mended."""
+        return UnusableAnswer(f"{sentence} See {self.name} in {self.where}." if self.where else sentence)
+
+
+def backward_of(described: Described | None, name: str, kind: Kind) -> BackwardPass | None:
+    """What is known of a function that stands beside another, of this kind, by the name of a backward pass; None where
+    it is none: it has no parameter `grad_output`. Raises TargetError with file and line where it cannot be called as
+    one.
     """
     if described is None or GRAD not in {each.name for each in described.parameters or ()}:
         return None
-    parameters = list(described.parameters or ())
+    parameters, form = list(described.parameters or ()), _FORMS[kind is Kind.LAYER]
     inputs, rest = parameters[:len(_GIVEN)], [each for each in parameters[len(_GIVEN):] if each.kind not in _STARS]
     if any(each.kind not in _POSITIONAL for each in inputs) or [each.name for each in inputs][-1] != GRAD:
         raise TargetError(f"{name} takes ({', '.join(map(str, parameters))}); the first four should be query, key, "
-                          f"value and grad_output, given by position: {_FORM}.", where=described.where)
+                          f"value and grad_output, given by position: {form}.", where=described.where)
+    if wrong := _misfit(rest, frozenset(word.name for word in KEYWORDS.values() if kind in word.required)):
+        raise TargetError(f"{name} takes {wrong.format(form)}", where=described.where)
     known = frozenset(each.name for each in rest)
-    needed = [each.name for each in rest if each.default is Parameter.empty]
+    return BackwardPass(name, known & KEYWORDS.keys(), known & {OUTPUT, LSE}, described.where)
+
+
+def _misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
+    """What stands against calling a function with these parameters behind the first four, with a gap for the form that
+    is expected; empty if nothing does. required: what is given in every call.
+    """
+    known = frozenset(each.name for each in rest)
+    if absent := sorted(required - known):
+        return f"no {' and no '.join(map(repr, absent))}, which a layer's backward pass is given: {{}}."
+    needed = [each.name for each in rest if each.default is Parameter.empty and each.name not in required]
     if needed:
-        raise TargetError(f"{name} takes {' and '.join(map(repr, needed))} without a default, so it cannot be called "
-                          f"without. Give a default: {_FORM}.", where=described.where)
-    return BackwardPass(name, known & KEYWORDS.keys(), known & {OUTPUT, LSE})
+        return (f"{' and '.join(map(repr, needed))} without a default, so it cannot be called without. Give a default: "
+                "{}.")
+    unknown = known - KEYWORDS.keys() - {OUTPUT, LSE}
+    return next(filter(None, (mistyped(each, known) for each in sorted(unknown))), "")
 
 
 def can_differentiate(declaration: Declaration) -> bool:
@@ -103,11 +129,13 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
 
 
 def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
-                     limits: Limits, *, kept: Mapping[str, object] = MappingProxyType({})) -> Call:
+                     limits: Limits, *, once: frozenset[str] = frozenset(),
+                     kept: Mapping[str, object] = MappingProxyType({})) -> Call:
     """A call of the backward pass: gradients come back. arrays: query (B,H,T,D) and its like.  grad: as the output is.
-    kept: what it wants of the forward pass.
+    once: as of a framework.  kept: what it wants of the forward pass.
     """
-    inputs, parameters = inputs_of(problem, limits), _parameters(problem, keywords)
+    inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
+    parameters = _parameters(problem, keywords)
     given = {name: value for name, value in keywords.items()
              if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
     names = (*inputs, *parameters)

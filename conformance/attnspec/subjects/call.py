@@ -27,6 +27,7 @@ from attnspec.spec.yaml_lines import shown
 PAIR = 2
 UNREACHED = ("the gradients of its parameters cannot be asked for: none flows to those that it is handed, as where a "
              "module is filled by copying")
+UNRETURNED = "its backward pass returns no gradients of parameters"
 
 
 class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
@@ -213,7 +214,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         if ended.told["name"] == NO_GRADIENT:
             raise NotDifferentiated("its output requires no gradient")
         if ended.told["name"] == NOT_REACHED:
-            raise NotDifferentiated(UNREACHED)
+            raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.told["name"] == NOT_MADE:
             raise NotMade(portable(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call))
@@ -236,8 +237,9 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
 
 
 def of_input(name: str) -> str:
-    """What the gradient of an input is called among what comes back."""
-    return f"gradient of the {name}"
+    """What the gradient of an input, or of one of a layer's parameters, is called among what comes back."""
+    mapping, _, own = name.rpartition(".")
+    return f"gradient of {own}" if mapping else f"gradient of the {own}"
 
 
 def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
@@ -251,8 +253,10 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
 def _unusable(told: Mapping[str, Any], call: Call) -> str:
     """What came back where an array, of any shape, is due, and what is expected."""
     if told["name"] == "the mapping":
-        return (f"The backward pass returned {told['named']} where a mapping from the names of the inputs "
-                f"({', '.join(call.wrt)}) to their gradients is expected.")
+        own = [name.rpartition(".")[2] for name in call.wrt]
+        kinds = "inputs" if own == list(call.wrt) else "inputs and parameters"
+        return (f"The backward pass returned {told['named']} where a mapping from the names of the {kinds} "
+                f"({', '.join(own)}) to their gradients is expected.")
     if told["name"] == "the pair":
         kind = "pair" if len(call.names) == PAIR else "triple"
         return f"The subject returned {told['named']} where the {kind} ({', '.join(call.names)}) is expected."

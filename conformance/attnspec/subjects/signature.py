@@ -87,7 +87,7 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
     known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
     unknown = [parameter for parameter in rest if parameter.name not in KEYWORDS]
-    complaints = (*map(_by_position, known.values()), *(_mistyped(parameter.name, known) for parameter in unknown))
+    complaints = (*map(_by_position, known.values()), *(mistyped(parameter.name, known) for parameter in unknown))
     if wrong := next(filter(None, complaints), ""):
         raise _error(function, f"{name} takes {wrong}")
     if needed := [parameter for parameter in unknown if parameter.default is Parameter.empty]:
@@ -207,7 +207,7 @@ def _by_position(parameter: Parameter) -> str:
     return says if is_hidden else ""
 
 
-def _mistyped(name: str, taken: Collection[str]) -> str:
+def mistyped(name: str, taken: Collection[str]) -> str:
     """What is wrong with a name that looks like a keyword, if the function does not take that; empty for any other."""
     meant = "" if keyword_for(name) else slip_of(name, [word for word in KEYWORDS if word not in taken])
     return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? If another thing is meant, give it "

@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, Form
-from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
+from attnspec.core.gradient_keywords import GRAD, LSE
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
@@ -179,15 +179,16 @@ class Subject:
     def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> Answer:
         """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
-        arrays, keywords, limits = _inputs(lowered), {**self._keywords(problem), **params}, self.declaration.limits
-        if self.backward is None:
-            answer = self._called(call_of_framework(problem, arrays, keywords, grad, limits,
-                                                    once=lowered.of_one_input))
-            output = lowered.heads_of(answer.output)
+        arrays, keywords, once = _inputs(lowered), {**self._keywords(problem), **params}, lowered.of_one_input
+        limits, backward = self.declaration.limits, self.backward
+        if backward is None:
+            answer = self._called(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
         else:
-            answer = self._called(call_of_backward(problem, arrays, keywords, grad, limits))
-            output = self.answer(problem.but(grad_output=None)).output
-        return replace(answer, output=output, by_input=lowered.heads_of_inputs(answer.by_input))
+            forward = self._perform(problem.but(grad_output=None), arrays, params, lowered.output_shape)
+            call = call_of_backward(problem, arrays, keywords, grad, limits, once=once, kept=backward.kept(forward))
+            answer = self._pulled(backward, call, forward)
+        return replace(answer, output=lowered.heads_of(answer.output),
+                       by_input=lowered.heads_of_inputs(answer.by_input))
 
     def _spread_answer(self, problem: Problem) -> Answer:
         packed = pack(problem, self.declaration.given)
@@ -236,10 +237,15 @@ class Subject:
             return self._called(call_of_framework(problem, _inputs(problem), keywords, grad, limits))
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
-        kept = {OUTPUT: forward.output, LSE: forward.lse}
-        kept = {name: kept[name] for name in self.backward.wants if kept[name] is not None}
-        answer = self._called(call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=kept))
-        return replace(answer, output=forward.output)
+        call = call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=self.backward.kept(forward))
+        return self._pulled(self.backward, call, forward)
+
+    def _pulled(self, backward: BackwardPass, call: Call, forward: Answer) -> Answer:
+        """The gradients of the backward pass with the output of the forward pass."""
+        try:
+            return replace(self._called(call), output=forward.output)
+        except UnusableAnswer as unusable:
+            raise backward.unusable(unusable.sentence) from None
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:

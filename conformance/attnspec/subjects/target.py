@@ -102,8 +102,8 @@ def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
 
 def _with_backward(subject: Subject, found: Found, name: str) -> Subject:
     """The subject, which takes gradients of its output where a backward pass of this name stands beside it."""
-    backward, declared = backward_of(found.backward, name), subject.declaration
-    if backward is None or declared.kind is not Kind.ATTENTION or declared.form is not Form.DENSE:
+    backward, declared = backward_of(found.backward, name, subject.declaration.kind), subject.declaration
+    if backward is None or declared.kind is Kind.ROTARY or declared.form is not Form.DENSE:
         return subject
     return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 

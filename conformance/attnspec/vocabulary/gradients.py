@@ -74,10 +74,13 @@ def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) 
     limits = scene.subject.declaration.limits
     if (of in OF_OUTPUT and not limits.projects_output) or (of in BIASES and not limits.has_biases):
         raise OutsideLimits(f"it has no {of}")
-    asked = replace(posed, parts=tuple(part.but(of_parameters=True) for part in posed.parts),
-                    key=f"{posed.key}+{PARAMETERS}")
-    answers = scene.answers(asked)
-    return [answer.by_input[of_parameter(of)] for answer in answers], axes
+    return [answer.by_input[of_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
+
+
+def with_parameters(posed: Posed[Any]) -> Posed[Any]:
+    """The same run, of which the gradients of a layer's parameters are asked for, too."""
+    return replace(posed, parts=tuple(part.but(of_parameters=True) for part in posed.parts),
+                   key=f"{posed.key}+{PARAMETERS}")
 
 
 def define_parameter(name: ParameterGradient, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
