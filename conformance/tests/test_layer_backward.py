@@ -158,6 +158,15 @@ def test_a_keyword_that_a_layers_backward_pass_lacks_is_not_asked(tmp_path: Path
     assert subject.refuses(problem("bias", sizes=SQUARE)) == ""
 
 
+def test_a_mask_that_travels_as_a_bias_reaches_the_backward_pass(tmp_path: Path) -> None:
+    edits = (("heads, mask=None, bias=None, output=None):", "heads, bias=None):\n    mask = None"),
+             ("layer.grouped = False", "layer.grouped, layer.bias_is_mask = False, True"))
+    target = mine(tmp_path, *edits)
+    assert load(target).refuses(problem("mask", sizes=SQUARE)) == ""
+    clauses = ("gradients.hidden_keys", "gradients.hidden_rows", "gradients.of_bias")
+    assert verdicts(target, *clauses) == dict.fromkeys(clauses, Verdict.HELD)
+
+
 def test_a_manifest_names_a_layers_backward_pass(tmp_path: Path) -> None:
     folder = tmp_path / "layerlib"
     folder.mkdir()

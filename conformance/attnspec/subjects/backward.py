@@ -41,9 +41,10 @@ class BackwardPass:
     wants: frozenset[str] = frozenset()
     where: Place | None = None
 
-    def lacks(self, problem: Problem) -> str:
-        """Why it cannot be asked for gradients of a problem; empty if it can."""
-        needed = {name for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
+    def lacks(self, problem: Problem, limits: Limits) -> str:
+        """Why it cannot be asked for gradients of a problem; empty if it can. A mask may travel as a bias."""
+        needed = {BIAS if name == "mask" and limits.bias_is_mask else name
+                  for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
         missing = sorted(needed - self.keywords)
         return f"{self.name} takes no {' and no '.join(missing)}" if missing else ""
 

@@ -80,7 +80,7 @@ class Misfits:
             yield "a page holds a value for every key"
         yield from self._of_keywords(given)
         if GRAD in given and isinstance(problem, Problem):
-            yield self.backward.lacks(problem) if self.backward else "" if can_differentiate(declaration) else \
+            yield self.backward.lacks(problem, limits) if self.backward else "" if can_differentiate(declaration) else \
                 self._without_gradients()
         if declaration.kind is Kind.LAYER:
             yield misfit(_of_call(problem), limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
