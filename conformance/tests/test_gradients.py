@@ -137,6 +137,19 @@ def test_a_manifest_names_a_backward_pass_of_another_name(tmp_path: Path) -> Non
     assert Evaluator(subject, DType.BFLOAT16).backward_precision.partial == 32
 
 
+def test_what_a_manifest_names_as_a_backward_pass_takes_a_gradient(tmp_path: Path) -> None:
+    folder = tmp_path / "gradnone"
+    folder.mkdir()
+    none = "def pulled(query, key, value, grad):\n    pass\n"
+    (folder / "both.py").write_text(HEAD + FORWARD + none, encoding="utf-8")
+    (folder / "manifest.yaml").write_text(
+        "library: Mine\nsubjects:\n  - {id: pair, title: Mine, function: 'both:attend', backward: pulled}\n",
+        encoding="utf-8")
+    with pytest.raises(TargetError, match=r"both\.py:\d+: the manifest names pulled as a backward pass, but it has no "
+                                          r"parameter 'grad_output': attend_backward\(query, "):
+        load("gradnone/pair", folders=[tmp_path])
+
+
 def test_a_manifest_says_what_makes_no_sense_of_a_backward_pass(tmp_path: Path) -> None:
     folder = tmp_path / "gradwrong"
     folder.mkdir()

@@ -58,12 +58,16 @@ class BackwardPass:
         return UnusableAnswer(f"{sentence} See {self.name} in {self.where}." if self.where else sentence)
 
 
-def backward_of(described: Described | None, name: str, kind: Kind) -> BackwardPass | None:
+def backward_of(described: Described | None, name: str, kind: Kind, *, is_named: bool = False) -> BackwardPass | None:
     """What is known of a function that stands beside another, of this kind, by the name of a backward pass; None where
-    it is none: it has no parameter `grad_output`. Raises TargetError with file and line where it cannot be called as
-    one.
+    it is none: it has no parameter `grad_output`. is_named: whether a manifest says that it is one.
+
+    Raises TargetError with file and line where it cannot be called as one.
     """
     if described is None or GRAD not in {each.name for each in described.parameters or ()}:
+        if is_named and described is not None:
+            raise TargetError(f"the manifest names {name} as a backward pass, but it has no parameter {GRAD!r}: "
+                              f"{_FORMS[kind is Kind.LAYER]}.", where=described.where)
         return None
     parameters, form = list(described.parameters or ()), _FORMS[kind is Kind.LAYER]
     inputs, rest = parameters[:len(_GIVEN)], [each for each in parameters[len(_GIVEN):] if each.kind not in _STARS]

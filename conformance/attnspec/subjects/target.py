@@ -100,9 +100,10 @@ def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
     return _with_backward(subject, found, source.name + BACKWARD)
 
 
-def _with_backward(subject: Subject, found: Found, name: str) -> Subject:
+def _with_backward(subject: Subject, found: Found, name: str, *, is_named: bool = False) -> Subject:
     """The subject, which takes gradients of its output where a backward pass of this name stands beside it."""
-    backward, declared = backward_of(found.backward, name, subject.declaration.kind), subject.declaration
+    declared = subject.declaration
+    backward = backward_of(found.backward, name, declared.kind, is_named=is_named)
     if backward is None or declared.kind is Kind.ROTARY or declared.form is not Form.DENSE:
         return subject
     return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
@@ -247,7 +248,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     subject = Subject(registered.id, registered.title, callee, declaration, described.place,
                       _with_version(library, found), document=registered.document, note=registered.note,
                       entry=registered.where, described=described)
-    return _with_backward(subject, found, own or source.name + BACKWARD)
+    return _with_backward(subject, found, own or source.name + BACKWARD, is_named=bool(own))
 
 
 def _with_version(library: Library, found: Found) -> Library:
