@@ -497,3 +497,10 @@ def test_what_no_case_can_ask_does_not_apply_though_some_cases_say_nothing() -> 
     assert (outcome.verdict, outcome.reason) == (
         Verdict.INAPPLICABLE, "a layer's inputs are made by the lowering, so it is not asked about their layout")
     assert outcome.no_claims
+
+
+def test_a_dtype_that_nobody_takes_is_told_with_those_that_are() -> None:
+    plan = Plan(("jax/dot_product_attention_jit",), dtypes=(DType.FLOAT16,))
+    with pytest.raises(UsageError, match=r"^nothing is tested at float16: jax/dot_product_attention_jit takes float64, "
+                                         r"float32, bfloat16\.$"):
+        Engine(plan).items()

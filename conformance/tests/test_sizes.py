@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -259,3 +260,16 @@ def test_what_is_dealt_is_among_what_is_taken() -> None:
 def test_there_is_a_bit_for_each_pair() -> None:
     assert len(set(every_pair())) == len(every_pair())
     assert lengths_of(Sizes(1, 6, 2, 3, 4, 5, 6)) == {"B": 1, "H": 6, "G": 3, "T": 3, "S": 4, "D": 5, "Dv": 6}
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_no_call_that_stores_a_past_has_more_scores_than_a_problem(effort: Effort) -> None:
+    demand = Demand(domain(always=["cache"], grouped="maybe", min_batch=2), pool="decoder")
+    limits = Limits(grouped=True)
+    rows = SizePlan((demand,), limits, effort).rows(demand)
+    assert any(sizes.H > 1 for sizes in rows)
+    assert all(sizes.B * sizes.H * sizes.S**2 <= MOST_ENTRIES for sizes in rows)
+    large = Sizes(8, 64, 16, 1, 2000, 8, 8)
+    assert demand.fitted(large, limits) == Sizes(2, 2, 1, 1, 2000, 8, 8)
+    assert demand.fitted(replace(large, S=4096, D=1, Dv=1), limits) is None  # with two entries there is no room
+    assert Demand(domain(grouped="maybe")).fitted(replace(large, S=1000), limits) == replace(large, S=1000)

@@ -106,7 +106,10 @@ class Engine:
         if self.plan.spec or self.plan.spec_add:
             _ = self.checks
         self._check_deviations()
-        return tuple(self._items())
+        items = tuple(self._items())
+        if not items and self.plan.dtypes:
+            raise _no_dtype(self.plan, {target: self._registered(target) for target in self.plan.targets})
+        return items
 
     def _items(self) -> Iterator[Item]:
         for target in self.plan.targets:
@@ -302,3 +305,10 @@ def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list
     for name in names:
         if name not in known:
             raise UsageError.unknown(kind, name, known)
+
+
+def _no_dtype(plan: Plan, known: Mapping[str, Registered | None]) -> UsageError:
+    """That no subject takes a dtype that was asked for, and which those that were named take."""
+    takes = {target: found.declaration.dtypes for target, found in known.items() if found}
+    told = "; ".join(f"{target} takes {', '.join(each.value for each in dtypes)}" for target, dtypes in takes.items())
+    return UsageError(f"nothing is tested at {' and '.join(each.value for each in plan.dtypes)}: {told}.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import STATE
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
 from attnspec.problems.domain import Domain, domain, spelled
 from attnspec.problems.fitting import near
@@ -103,7 +104,7 @@ class Demand:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
         sizes = self._with_lengths(self._with_heads(sizes, limits), limits)
         sizes = replace(sizes, B=max(sizes.B, self.domain.min_batch), D=max(sizes.D, self.domain.min_width))
-        sizes = self._projected(self._looked_at(adapted(sizes, limits), limits))
+        sizes = self._stored(self._projected(self._looked_at(adapted(sizes, limits), limits)))
         return sizes if self.takes(sizes, limits) else None
 
     def _with_heads(self, sizes: Sizes, limits: Limits) -> Sizes:
@@ -162,6 +163,26 @@ class Demand:
         kv_heads = max(1, self.domain.min_heads // group, MOST_FEATURES // (group * max(sizes.D, sizes.Dv)))
         return replace(sizes, Hkv=kv_heads, H=kv_heads * group)
 
+    def _stored(self, sizes: Sizes) -> Sizes:
+        """Fewer entries, key/value heads and heads of a group, in this order, where the call before it that stores all
+        keys at once would have too many scores.
+        """
+        if self._most_scores(sizes) <= MOST_ENTRIES:
+            return sizes
+        least = {"B": self.domain.min_batch, "Hkv": -(-self.domain.min_heads * sizes.Hkv // sizes.H),
+                 "group": 2 if self.domain.grouped == "always" else 1}
+        counts = {"B": sizes.B, "Hkv": sizes.Hkv, "group": sizes.H // sizes.Hkv}
+        for name, few in least.items():
+            excess = -(-self._most_scores(sizes) // MOST_ENTRIES)
+            counts[name] = min(counts[name], max(1, few, counts[name] // max(1, excess)))
+            sizes = replace(sizes, B=counts["B"], Hkv=counts["Hkv"], H=counts["Hkv"] * counts["group"])
+        return sizes
+
+    def _most_scores(self, sizes: Sizes) -> int:
+        """Of a call of a decoder that stores the keys; of others 0."""
+        is_stepped = STATE in self.domain.always | self.domain.sometimes
+        return sizes.B * sizes.H * sizes.S * sizes.S if is_stepped else 0
+
     def within(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:
         """These sizes, fitted, and halved along one axis after the other until they cost no more than `cap`."""
         for _ in range(_HALVINGS):
@@ -173,7 +194,8 @@ class Demand:
 
     def takes(self, sizes: Sizes, limits: Limits) -> bool:
         """Whether clause and subject take a problem of these sizes as it is, and it is small enough to be drawn."""
-        return _is_drawn(sizes) and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH and self.suits(sizes, limits)
+        is_drawn = _is_drawn(sizes) and self._most_scores(sizes) <= MOST_ENTRIES
+        return is_drawn and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH and self.suits(sizes, limits)
 
     def suits(self, sizes: Sizes, limits: Limits) -> bool:
         """Whether clause and subject take a problem of these sizes as it is, whatever it costs."""
