@@ -20,7 +20,7 @@ from attnspec.faults import drift
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, RECOMMENDED, declaration_of, fault_named, fault_table
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import staged_layer
-from attnspec.faults.sound import DENSE, SOUND, sound_named
+from attnspec.faults.sound import DENSE, SOUND, declaration_of_sound, sound_named
 from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer
@@ -128,28 +128,28 @@ class Posed:
     text: str
     problem: Problem
     expected: Expectation
-    grade: str = "G0"
+    precision: Precision
 
 
-def _class(dtype: DType, grade: str = "G0") -> Precision:
-    return precision_of({"grade": grade} if dtype in HALVES else None, dtype)
+def _class(dtype: DType) -> Precision:
+    return precision_of({"grade": "G0"} if dtype in HALVES else None, dtype)
 
 
 @functools.cache
-def _posed(dtype: DType, grade: str = "G0", count: int = 160) -> tuple[Posed, ...]:
-    return tuple(posed for text in _recipes(count) for posed in _forms(text, dtype, grade))
+def _posed(dtype: DType, precision: Precision | None = None, count: int = 160) -> tuple[Posed, ...]:
+    return tuple(posed for text in _recipes(count) for posed in _forms(text, dtype, precision or _class(dtype)))
 
 
-def _forms(text: str, dtype: DType, grade: str) -> Iterator[Posed]:
+def _forms(text: str, dtype: DType, precision: Precision) -> Iterator[Posed]:
     """The problem as it is; strided; and with NaN in keys, then values, that nobody sees."""
     problem = make_problem(Recipe.parse(text), dtype)
-    expected = expect(problem, _class(dtype, grade), conventions=RECOMMENDED)
-    yield Posed(text, problem, expected, grade)
-    yield Posed(f"{text} strided", _changed(problem, _strided), expected, grade)
+    expected = expect(problem, precision, conventions=RECOMMENDED)
+    yield Posed(text, problem, expected, precision)
+    yield Posed(f"{text} strided", _changed(problem, _strided), expected, precision)
     hides = (problem.mask is not None or problem.key_lengths is not None) and not problem.has_past
     if hides and problem.query.shape[1] == problem.key.shape[1]:
         for name in ("key", "value"):
-            yield Posed(f"{text} poisoned {name}", _poisoned(problem, name), expected, grade)
+            yield Posed(f"{text} poisoned {name}", _poisoned(problem, name), expected, precision)
 
 
 def _changed(problem: Problem, change: Callable[[Array], Array]) -> Problem:
@@ -216,8 +216,7 @@ def _wrong(answer: Answer, output: Array, posed: Posed, dtype: np.dtype[Any], *,
 def _lse_departs(lse: Array, posed: Posed, *, zeros: bool) -> bool:
     """Whether a log-sum-exp (B,H,T) is not the recommended one, rows that see no key among them."""
     problem = posed.problem
-    precision = _class(problem.dtype, posed.grade)
-    expected = expect(problem, precision, conventions=RECOMMENDED, parts=frozenset({"lse"}))
+    expected = expect(problem, posed.precision, conventions=RECOMMENDED, parts=frozenset({"lse"}))
     assert expected.lse is not None
     assert expected.lse_allowance is not None
     if lse.shape != expected.lse.shape or lse.dtype != (np.float64 if problem.dtype is DType.FLOAT64 else np.float32):
@@ -258,9 +257,9 @@ def test_the_staged_reference_is_within_rounding_of_the_truth(dtype: DType) -> N
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_are_within_rounding_of_the_truth(name: str, dtype: DType) -> None:
     sound = sound_named(name)
-    grade = sound.grade if dtype in HALVES else "G0"
+    precision = precision_of(declaration_of_sound(sound).precision.get(dtype), dtype)
     zeros = sound.hidden_row == "zeros"
-    departs = {posed.text: reason for posed in _posed(dtype, grade, 70)
+    departs = {posed.text: reason for posed in _posed(dtype, precision, 70)
                if (reason := _departs(sound.function, posed, zeros=zeros))}
     assert departs == {}
 

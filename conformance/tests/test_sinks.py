@@ -12,7 +12,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.serving_keywords import SINK_PATTERNS, USUAL_SINKS
 from attnspec.core.surroundings import Surroundings
-from attnspec.faults.sound import DENSE, sound_named
+from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.hull import hull_of
@@ -76,7 +76,7 @@ def test_the_truth_is_that_of_fifty_digits(pattern: str) -> None:
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
-    declared = {"grade": sound.grade} if dtype in HALVES else None
+    declared = declaration_of_sound(sound).precision.get(dtype)
     for index, (pattern, family) in enumerate(product(SINK_PATTERNS, FAMILIES)):
         made = problem(pattern, MORE[index % len(MORE)], family, dtype, seed=index, sizes="B2,H4,Hkv2,T5,S19,D8,Dv4")
         expected = expect(made, precision_of(declared, dtype), conventions={})

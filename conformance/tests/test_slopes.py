@@ -15,7 +15,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
 from attnspec.diagnosis.inputs import mattering
-from attnspec.faults.sound import DENSE, sound_named
+from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect
@@ -110,7 +110,7 @@ def test_with_lengths_the_distance_counts_from_the_place_in_the_entry() -> None:
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
-    precision = precision_of({"grade": sound.grade} if dtype in HALVES else None, dtype)
+    precision = precision_of(declaration_of_sound(sound).precision.get(dtype), dtype)
     for index, (pattern, more) in enumerate(product(SLOPE_PATTERNS, MORE)):
         family = FAMILIES[index % len(FAMILIES)]
         made = problem(pattern, more, family, dtype, seed=index, sizes="B2,H4,Hkv2,T5,S19,D8,Dv4")

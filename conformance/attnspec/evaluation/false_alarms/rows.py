@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 CHOSEN: tuple[str, ...] = (
     "sound/naive", "sound/float64_inside", "sound/online_blocks", "sound/prescaled_query", "sound/reversed_keys",
     "sound/sorted_keys", "sound/ring_buffer", "sound/in_order", "sound/einsum", "numpy/attention", "sound/eager",
-    "sound/fused_blocks", "sound/finite_minimum_mask", "sound/finite_minimum_bias", "torch/sdpa_math", "torch/sdpa",
-    "torch/sdpa_flash",
+    "sound/fused_blocks", "sound/merged_splits", "sound/finite_minimum_mask", "sound/finite_minimum_bias",
+    "torch/sdpa_math", "torch/sdpa", "torch/sdpa_flash",
     "numpy/paper", "torch/paper", "torch/mha", "torch/mha_no_weights", "jax/attention", "jax/dot_product_attention",
     "jax/dot_product_attention_jit",
 )
