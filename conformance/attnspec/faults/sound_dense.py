@@ -179,10 +179,11 @@ def merged(call: HandedOver) -> Answer:
     alone = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
     sums = np.concatenate([*(lse for _, lse in parts), alone], axis=-1)
     lse = log_sum_exp(sums)
-    shares = np.exp(sums - np.where(np.isneginf(lse), 0, lse)[..., None])  # (B,H,T,splits + 1)
+    shift = np.where(np.isneginf(lse), 0, lse)[..., None]
+    shares = np.exp(sums - shift)  # (B,H,T,splits + 1)
     output = sum((shares[..., at, None] * part for at, (part, _) in enumerate(parts)),
                  np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype))
-    return _rounded(call, output, np.exp(logits - np.where(np.isneginf(lse), 0, lse)[..., None]), lse)
+    return _rounded(call, output, np.exp(logits - shift), lse)
 
 
 def _apart(logits: Array, value: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ def in_order(returned: Mapping[Any, Any], wrt: Sequence[str]) -> List[Any]:
 
     Raises NotReached where parameters are among the arguments and it has a gradient of none of them.
     """
-    found = {name: returned.get(_own(name)) for name in wrt}
+    found = {name: returned.get(own_name(name)) for name in wrt}
     of_parameters = [each for name, each in found.items() if is_parameter(name)]
     if of_parameters and all(each is None for each in of_parameters):
         raise NotReached
@@ -28,12 +28,12 @@ def misnamed(returned: Mapping[Any, Any], wrt: Sequence[str], keywords: Mapping[
     so that it may be the one that is missing; empty of any other.
     """
     arrays = {name for name, value in keywords.items() if isinstance(value, Entries)}
-    known = arrays.union(INPUTS, map(_own, wrt), *(value for value in keywords.values() if isinstance(value, dict)))
+    known = arrays.union(INPUTS, map(own_name, wrt), *(value for value in keywords.values() if isinstance(value, dict)))
     has = [name for name, value in returned.items() if value is not None]
-    is_whole = all(_own(name) in has for name in wrt)
+    is_whole = all(own_name(name) in has for name in wrt)
     return "" if is_whole or known.issuperset(has) else "a mapping of {}".format(", ".join(map(str, has[:MOST])))
 
 
-def _own(name: str) -> str:
+def own_name(name: str) -> str:
     """What an argument is called in the mapping: `w_out` of `params.w_out`."""
     return name.rpartition(".")[2]

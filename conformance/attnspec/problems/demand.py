@@ -180,7 +180,7 @@ class Demand:
 
     def _most_scores(self, sizes: Sizes) -> int:
         """Of a call of a decoder that stores the keys; of others 0."""
-        is_stepped = STATE in self.domain.always | self.domain.sometimes
+        is_stepped = STATE in self.domain.always or STATE in self.domain.sometimes
         return sizes.B * sizes.H * sizes.S * sizes.S if is_stepped else 0
 
     def within(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:

@@ -15,6 +15,7 @@ import numpy as np
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
+from attnspec.host.backward import own_name
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
 from attnspec.host.frames import Entries
 from attnspec.host.lifts.making import Form
@@ -253,7 +254,7 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
 def _unusable(told: Mapping[str, Any], call: Call) -> str:
     """What came back where an array, of any shape, is due, and what is expected."""
     if told["name"] == "the mapping":
-        own = [name.rpartition(".")[2] for name in call.wrt]
+        own = [own_name(name) for name in call.wrt]
         kinds = "inputs" if own == list(call.wrt) else "inputs and parameters"
         return (f"The backward pass returned {told['named']} where a mapping from the names of the {kinds} "
                 f"({', '.join(own)}) to their gradients is expected.")
