@@ -96,7 +96,7 @@ def test_a_finding_is_told_of_those_it_is_about(mine: Path) -> None:
 def test_a_finding_knows_in_which_language_its_script_is() -> None:
     folder = CHECKOUT / "implementations"
     told = {each.language for library, subject in (("onnxruntime_web", "attention"), ("onnxruntime", "attention"))
-            for each in known_findings(folder / library, f"{library}/{subject}", "")}
+            for each in known_findings(folder / library, f"{library}/{subject}", "", "cpu")}
     assert told == {"javascript", "python"}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from .compiling import compile_often
 from .flex import Window, hiding, scoring
 
 Tensor = Any  # torch is not seen by mypy
@@ -39,5 +40,4 @@ def _causal(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _compiled() -> Any:  # noqa: ANN401  (a function that torch made)
-    """Beyond the limit calls would silently not be compiled."""
-    return torch.compile(flex_attention, dynamic=True, recompile_limit=256)
+    return compile_often(flex_attention, dynamic=True, programs=256)

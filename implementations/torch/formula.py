@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from .compiling import compile_often
+
 Tensor = Any  # torch is not seen by mypy
 
 
@@ -51,5 +53,5 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor
 
 @lru_cache(maxsize=2)
 def _compiled(*, dynamic: bool) -> Any:  # noqa: ANN401  (a function that torch made)
-    """Each keyword, dtype and length of one is a graph of its own; beyond the limit calls would silently stay eager."""
-    return torch.compile(attend, dynamic=dynamic, recompile_limit=1024)
+    """Each keyword, dtype and length of one is a graph of its own."""
+    return compile_often(attend, dynamic=dynamic, programs=1024)

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from .compiling import compile_often
+
 try:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 except ModuleNotFoundError:  # before PyTorch 2.3: what asks for a kernel by name raises, the rest does not ask
@@ -83,5 +85,5 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Ten
 
 @lru_cache(maxsize=1)
 def _compiled() -> Any:  # noqa: ANN401  (a function that torch made)
-    """Each keyword, dtype and length of one is a graph of its own; beyond the limit calls would silently stay eager."""
-    return torch.compile(attend, dynamic=True, recompile_limit=256)
+    """Each keyword, dtype and length of one is a graph of its own."""
+    return compile_often(attend, dynamic=True, programs=256)

@@ -10,6 +10,7 @@ import click
 from attnspec.cli.apart import keep_apart
 from attnspec.core import paths
 from attnspec.core.gradient_keywords import PROFILE
+from attnspec.core.surroundings import kind_of
 from attnspec.record.events import Event, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_records
@@ -55,7 +56,7 @@ def with_findings(event: Event) -> Event:
     folder = paths.folder("implementations") / library
     if not (name and folder.is_dir()):
         return replace(event, card=replace(card, findings=()))
-    found = known_findings(folder, card.id, card.version)
+    found = known_findings(folder, card.id, card.version, kind_of(card.lives_in.get("device", "")))
     return replace(event, card=replace(card, findings=found, backward=card.backward or _backward(card, folder)))
 
 

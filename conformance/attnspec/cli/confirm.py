@@ -10,7 +10,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.numbers import WORKERS
-from attnspec.cli.options import IMPLEMENTATIONS, Given, elsewhere, surroundings_of
+from attnspec.cli.options import DEVICE, IMPLEMENTATIONS, Given, elsewhere, surroundings_of
 from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.runner.confirming import Confirmation, Shown, confirmations
@@ -29,6 +29,7 @@ _COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "ye
 @click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
               help="Only the findings that this baseline names.")
 @IMPLEMENTATIONS
+@DEVICE
 @elsewhere
 def confirm(
     names: tuple[str, ...], workers: int, *, is_brief: bool, baseline: Path | None, implementations: tuple[str, ...],
@@ -36,7 +37,8 @@ def confirm(
 ) -> int:
     """Run the script of every finding of each LIBRARY, or of all, and say whether the finding still holds.
 
-    A script needs the library, but not attnspec. --python or --host says where the library is installed.
+    A script needs the library, but not attnspec. --python or --host says where the library is installed,
+    and --device on which device the findings are about it.
 
     Exit codes: 0 all scripts that could run confirm their finding, 1 one does not, 2 one is broken or none could run.
     """

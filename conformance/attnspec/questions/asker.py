@@ -11,6 +11,7 @@ import numpy as np
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
+from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Verdict
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
@@ -44,6 +45,10 @@ class _Differentiated:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
         return getattr(self.callee, name)
 
+
+_LAID_OUT: Mapping[Form, str] = {Form.PACKED: "its sequences stand one behind the other",
+                                 Form.PAGED: "its keys and values stand in pages"}
+"""By form, why rows and keys are not where the questions look for them in arrays (B,H,T,D)."""
 
 T = TypeVar("T")
 AnyProblem = Problem | LayerProblem
@@ -164,6 +169,8 @@ class Asker:
         """
         if not self.subject.declaration.lift:
             raise NotAsked("it takes NumPy arrays, which have no gradients")
+        if self.subject.declaration.form in _LAID_OUT:
+            raise NotAsked(f"{_LAID_OUT[self.subject.declaration.form]}; clauses ask for their gradients")
         return self._guarded(problem, lambda: gradients(self.subject, problem, rows))
 
     def _guarded(self, problem: AnyProblem | RotaryProblem, call: Callable[[], T]) -> T:

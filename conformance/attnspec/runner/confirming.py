@@ -16,6 +16,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.paths import portable
 from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.findings import Finding
+from attnspec.subjects.installed import kind_of_device
 from attnspec.subjects.manifest import Registered
 
 HERE = Surroundings()
@@ -60,6 +61,8 @@ def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | st
     present = [subject for subject in concerned if not subject.missing]
     if concerned and not present:
         return concerned[0].missing
+    if not finding.is_on(kind_of_device()):
+        return f"it shows on {finding.device} alone; name a device: attnspec confirm --device {finding.device}"
     version = present[0].library.version if present else ""
     if not finding.is_of(version):
         return f"the finding is about versions {finding.versions}; {version} is installed"

@@ -23,13 +23,14 @@ from attnspec.record.seen import Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.subjects.manifest import read_script
+from attnspec.subjects.needs import read_device
 from attnspec.subjects.signs import keywords, pattern, read_seen
 from attnspec.subjects.tested import read_versions
 
 FILE = "findings.yaml"
 _LANGUAGES = {".js": "javascript", ".mjs": "javascript"}
 _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
-            "seen", "harm")
+            "seen", "harm", "device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Finding:
     cases: those on which it shows under any clause; None where that depends on the clause.
     seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
     harm: what it does to whoever uses the library; None if nobody has said.
+    device: the kind of device that it shows on alone; empty for any.
     """
 
     id: str
@@ -76,6 +78,11 @@ class Finding:
     cases: Cases | None = None
     seen: tuple[Seen, ...] = ()
     harm: Harm | None = None
+    device: str = ""
+
+    def is_on(self, device: str) -> bool:
+        """Whether it can show on this kind of device."""
+        return self.device in ("", device)
 
     def is_of(self, version: str) -> bool:
         """Whether this version of the library is among those that do it."""
@@ -100,14 +107,15 @@ class Finding:
                             self.seen, self.harm, _LANGUAGES.get(self.script.suffix, "python"))
 
 
-def known_findings(folder: Path, subject: str, version: str) -> tuple[KnownFinding, ...]:
-    """What a report says of the subject's findings in a version of its library, with the scripts' texts.
+def known_findings(folder: Path, subject: str, version: str, device: str) -> tuple[KnownFinding, ...]:
+    """What a report says of the subject's findings in a version of its library on a kind of device, with the scripts'
+    texts.
 
     Raises ManifestError as below.
     """
     return tuple(
         each.told(each.script.read_text(encoding="utf-8"))
-        for each in read_findings(folder) if each.concerns(subject) and each.is_of(version))
+        for each in read_findings(folder) if each.concerns(subject) and each.is_of(version) and each.is_on(device))
 
 
 def read_findings(folder: Path) -> Iterator[Finding]:
@@ -140,6 +148,7 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         cases=_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
         seen=tuple(map(read_seen, fields.each("seen", "what was seen", optional=True))),
         harm=fields.choice("harm", Harm) if "harm" in fields.mapping else None,
+        device=read_device(fields),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnspec.core import paths
 from attnspec.core.errors import ManifestError, Place, TargetError, UsageError
-from attnspec.core.surroundings import Surroundings
+from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.findings import Finding, known_findings, read_findings
 from attnspec.subjects.installed import audited_command
@@ -60,7 +60,8 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
         _refuse_other_process(known[target])
     subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
     library = subject.library
-    return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version))
+    device = kind_of(surroundings.device if surroundings else "")
+    return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version, device))
 
 
 def findings_of(library: str, folders: Iterable[Path | str]) -> tuple[Finding, ...]:

@@ -28,11 +28,14 @@ class Lift(plain.Lift):
         return "MPS has no float64" if dtype == "float64" and self.device == "mps" else ""
 
     def hand(self, entries: Entries) -> Any:
-        """A tensor, any shape, with the array's memory, dtype and strides (those with negative ones are copied)."""
+        """A tensor, any shape, with the array's memory, dtype and strides (those with negative ones are copied). NumPy
+        gives an array of nothing strides of 0, by which a kernel takes it for one that is not contiguous.
+        """
         array = entries.array.copy() if any(stride < 0 for stride in entries.array.strides) else entries.array
         is_bfloat16 = entries.dtype == "bfloat16"
         tensor = torch.from_numpy(array.view(np.int16) if is_bfloat16 else array)
         tensor = tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+        tensor = tensor if array.size else tensor.new_empty(tensor.shape)
         return tensor if self.device == "cpu" else placed(tensor, self.device)
 
     def read(self, value: Any) -> Entries:
