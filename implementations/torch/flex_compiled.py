@@ -25,12 +25,16 @@ def compiled(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False)
 def compiled_on_gpu(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                     causal: bool = False, scale: float | None = None, window: Window | None = None,
                     softcap: float | None = None) -> Tensor:
-    """With every keyword: on a GPU Triton compiles a kernel in a fraction of the time that C++ takes."""
+    """With every keyword: on a GPU Triton compiles a kernel in a fraction of the time that C++ takes.
+
+    A softcap is a tensor: a second Python number in a score_mod makes Inductor raise ("unbacked_bindings").
+    """
+    cap = None if softcap is None else torch.tensor(softcap, device=query.device)
     mask_mod = hiding(mask, window, causal=causal)
     shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     with torch.no_grad():
         blocks = create_block_mask(mask_mod, *shape, device=query.device) if mask_mod else None
-        return _compiled()(query, key, value, score_mod=scoring(bias, softcap), block_mask=blocks, scale=scale,
+        return _compiled()(query, key, value, score_mod=scoring(bias, cap), block_mask=blocks, scale=scale,
                            enable_gqa=key.shape[1] != query.shape[1])
 
 

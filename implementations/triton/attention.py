@@ -40,7 +40,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, causal: bool, scale: f
     forward[(triton.cdiv(T, QUERIES), B * H)](
         query, key, value, output, *strides, D ** -0.5 if scale is None else scale, H, H // key.shape[1], T, S, D, Dv,
         CAUSAL=causal, INPUT_PRECISION=input_precision, BLOCK_T=QUERIES, BLOCK_S=KEYS, BLOCK_D=_block(D),
-        BLOCK_DV=_block(Dv))
+        BLOCK_DV=_block(Dv), num_stages=1)  # one block at a time: several of 256 float32 columns fill the shared memory
     return output
 
 

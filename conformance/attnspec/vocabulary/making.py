@@ -6,7 +6,7 @@ from attnspec.core.made_variants import COMPILING, MadeForm, called_there
 from attnspec.core.nouns import DType
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.measures import keep, measure, seen_of
-from attnspec.vocabulary.observables import Observable, see
+from attnspec.vocabulary.observables import Observable, claimed_of_both, see
 from attnspec.vocabulary.scene import OutsideLimits, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
@@ -29,7 +29,7 @@ def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunNa
     name = called_there(form, lift)
     other = see(scene.against(scene.evaluator.made(form)), run, observe)
     base = see(scene, run, observe)
-    slack, claimed = base.allowance + other.allowance, base.claimed & other.claimed
+    slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
     found = measure("form_agrees", other.array, base.array, slack, claimed,
                     what=f"{observe} by {name} should be that without")
     shown = seen_of(observe, run, other.array)

@@ -207,6 +207,14 @@ def see(scene: Scene, run: str, name: str) -> Seen:
     return seen
 
 
+def claimed_of_both(one: Seen, other: Seen) -> Array:
+    """Where two forms of a subject are compared, any shape: not where both gave NaN, which is the same answer, whatever
+    the definition says of it.
+    """
+    same_nan = np.isnan(one.array) & np.isnan(other.array)
+    return np.asarray(one.claimed & other.claimed & ~same_nan)
+
+
 def _see(scene: Scene, run: str, name: str) -> Seen:
     posed = scene.runs[run]
     # what has no key is not remembered, so that nothing is gained by working it out early

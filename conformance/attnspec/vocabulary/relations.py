@@ -18,6 +18,7 @@ from attnspec.vocabulary.measures import by_definition, equal, keep, measure, no
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
+    claimed_of_both,
     defined,
     observe,
     see,
@@ -278,7 +279,7 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     base, worst = see(scene, run, observe), nothing("variants_agree", "no variant could be judged")
     for name, evaluator in variants.items():
         other = see(scene.against(evaluator), run, observe)
-        slack, claimed = base.allowance + other.allowance, base.claimed & other.claimed
+        slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
         found = measure("variants_agree", other.array, base.array, slack, claimed,
                         what=f"{observe} with {name} should be that without")
         shown = seen_of(observe, run, other.array)

@@ -14,7 +14,7 @@ torch.manual_seed(0)
 query = torch.zeros(QUERIES, 1, 64, dtype=torch.float16, device="cuda")
 key = torch.zeros(KEYS, 1, 64, dtype=torch.float16, device="cuda")
 value = torch.zeros(KEYS, 1, 64, dtype=torch.float16, device="cuda")
-value[:, 0, :KEYS] = torch.eye(KEYS)  # so that the output is the weights
+value[:, 0, :KEYS] = torch.eye(KEYS, device="cuda")  # so that the output is the weights
 borders = [torch.tensor([0, length], dtype=torch.int32, device="cuda") for length in (QUERIES, KEYS)]
 seen = False
 for left, right in ((3, -1), (-1, 4), (1, 1)):
