@@ -35,6 +35,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, causal: bool, scale: f
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), whatever the strides."""
     B, H, T, D = query.shape
     S, Dv = value.shape[2:]
+    if key.shape[2] != S:
+        raise ValueError(f"key and value need the same number of keys: {key.shape[2]} and {S} were given")
     output = torch.empty((B, H, T, Dv), dtype=query.dtype, device=query.device)
     strides = [stride for tensor in (query, key, value, output) for stride in tensor.stride()]
     forward[(triton.cdiv(T, QUERIES), B * H)](

@@ -24,8 +24,8 @@ from attnspec.subjects.manifest import read_manifest
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="OUT",
               help="The file for the joined record.")
 @click.option("--findings", "is_retold", is_flag=True,
-              help="Take findings from findings.yaml as it is now, not from the record. Where the record does not say "
-                   "where backward passes round, take that from the manifests.")
+              help="Take findings and notes from findings.yaml and the manifests as they are now, not from the record. "
+                   "Where the record does not say where backward passes round, take that from the manifests.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
               help="Also write an HTML page.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
@@ -57,7 +57,9 @@ def with_findings(event: Event) -> Event:
     if not (name and folder.is_dir()):
         return replace(event, card=replace(card, findings=()))
     found = known_findings(folder, card.id, card.version, kind_of(card.lives_in.get("device", "")))
-    return replace(event, card=replace(card, findings=found, backward=card.backward or _backward(card, folder)))
+    note = next((each.note for each in read_manifest(folder) if each.id == card.id), card.note)
+    return replace(event, card=replace(card, findings=found, note=note,
+                                       backward=card.backward or _backward(card, folder)))
 
 
 def _backward(card: SubjectCard, folder: Path) -> dict[str, str]:
