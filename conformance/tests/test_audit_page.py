@@ -492,7 +492,16 @@ def test_the_text_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "audit.md").is_file()
 
 
-RECORD, TEXT = CHECKOUT / "reports" / "audit" / "audit.jsonl.gz", CHECKOUT / "docs" / "audit.md"
+def test_the_text_says_on_which_device_it_was(tmp_path: Path) -> None:
+    known = card("lib/a")
+    on_gpu = replace(known, card=replace(known.card, lives_in={"device": "cuda:1", "gpu": "NVIDIA H200"}))
+    write_audit_text([run([on_gpu], outcome("lib/a"))], tmp_path / "audit.md")
+    assert ", on cuda:1 (NVIDIA H200)." in (tmp_path / "audit.md").read_text(encoding="utf-8")
+
+
+FOLDER = CHECKOUT / "reports" / "audit"
+RECORD, TEXT = FOLDER / "audit.jsonl.gz", CHECKOUT / "docs" / "audit.md"
+ON_CUDA, TEXT_ON_CUDA = FOLDER / "cuda.jsonl.gz", CHECKOUT / "docs" / "audit-cuda.md"
 
 
 @pytest.fixture(scope="module")
@@ -505,6 +514,11 @@ def published() -> tuple[RunRecord, ...]:
 def test_the_published_text_is_that_of_the_published_record(published: tuple[RunRecord, ...]) -> None:
     assert TEXT.read_text(encoding="utf-8") == audit_text(published), (
         f"attnspec report {RECORD.relative_to(CHECKOUT)} --markdown {TEXT.relative_to(CHECKOUT)} writes it anew")
+
+
+@pytest.mark.skipif(not ON_CUDA.exists(), reason="no run on a GPU is published in this checkout")
+def test_the_published_text_of_a_gpu_is_that_of_its_record() -> None:
+    assert TEXT_ON_CUDA.read_text(encoding="utf-8") == audit_text(read_records(ON_CUDA))
 
 
 def test_nothing_in_the_published_audit_is_left_unexplained(published: tuple[RunRecord, ...]) -> None:

@@ -142,11 +142,16 @@ def test_a_packed_record_that_was_cut_off_is_named(both: list[Path], tmp_path: P
         read_records(tmp_path / "half.jsonl.gz")
 
 
-def test_findings_can_be_told_as_they_are_known_now() -> None:
+def test_findings_and_notes_can_be_told_as_they_are_known_now() -> None:
     card = SubjectCard("torch/sdpa", "", "attention", "torch", "2.13.0", "", {}, {}, {}, ())
     retold = with_findings(SubjectKnown(card))
     assert isinstance(retold, SubjectKnown)
-    assert retold.card == replace(card, findings=retold.card.findings)
+    assert retold.card == replace(card, findings=retold.card.findings, note=retold.card.note)
+    assert "documented to raise" in retold.card.note
     assert any("flash" in finding.says and "import torch" in finding.script for finding in retold.card.findings)
+    assert "torch/cudnn_gradient_layout" not in {finding.id for finding in retold.card.findings}
+    on_gpu = with_findings(SubjectKnown(replace(card, lives_in={"device": "cuda:1"})))
+    assert isinstance(on_gpu, SubjectKnown)
+    assert "torch/cudnn_gradient_layout" in {finding.id for finding in on_gpu.card.findings}
     stranger = SubjectKnown(replace(card, id="nobody/knows", findings=()))
     assert with_findings(stranger) == stranger

@@ -56,6 +56,13 @@ def test_quiet_keeps_what_confirmed_scripts_print_to_itself(folder: Path, capsys
                                        "1 confirmed, 1 not so here\n")
 
 
+def test_a_finding_of_another_device_cannot_be_confirmed_here(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert confirm(folder, ["is_so"], subjects="here], device: cuda, dtypes: [float32") == 2  # a field more
+    assert capsys.readouterr().out == (
+        "cannot run here  mine/is_so\n    it shows on cuda alone; name a device: attnspec confirm --device cuda\n"
+        "1 cannot run here\n")
+
+
 def test_a_finding_that_is_not_so_makes_the_exit_code_1(folder: Path) -> None:
     assert confirm(folder, ["is_so", "is_not"]) == 1
 

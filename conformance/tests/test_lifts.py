@@ -47,6 +47,13 @@ def test_torch_shares_memory_and_keeps_strides() -> None:
     assert tensor.stride() == (12, 3)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_torch_gives_an_array_of_nothing_ordinary_strides(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = lift_named("torch").hand(Entries(dtype, np.zeros((0, 2, 8), numpy_dtype(DType(dtype)))))
+    assert (tensor.stride(), tensor.dtype) == ((16, 8, 1), getattr(torch, dtype))
+
+
 def test_torch_takes_negative_strides_by_copy() -> None:
     pytest.importorskip("torch")
     array = np.arange(4, dtype=np.float32)[::-1]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import Form
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import as_attend, attention
 from attnspec.faults.subject import own_subject
@@ -171,6 +172,16 @@ def test_gradients_are_followed_to_what_is_hidden(hide: str) -> None:
     assert found(subject, "gradient.flow").answer == "yes"
     answers = tuple(found(subject, f"gradient.{name}.mask").answer for name in ("hidden_key", "hidden_row"))
     assert answers == GRADIENTS[hide]
+
+
+def test_a_packed_function_is_not_asked_for_gradients_by_row_and_key() -> None:
+    torch = pytest.importorskip("torch")
+
+    def attend(query: Any, key: Any, value: Any, *, cu_query: Any, cu_key: Any) -> Any:  # noqa: ANN401, ARG001  (tensors)
+        return torch.softmax(query @ key.mT, -1) @ value
+
+    subject = subject_of(attend, lift="torch", form=Form.PACKED, given=frozenset({"cu_query", "cu_key"}))
+    assert asked(subject, "gradient.flow") is None
 
 
 def test_a_subject_without_gradients_says_so_and_is_asked_no_more() -> None:

@@ -391,6 +391,21 @@ def test_a_variant_that_answers_otherwise_is_named() -> None:
         relations.variants_agree(plain, observe="output")
 
 
+def test_two_forms_that_are_both_nan_agree() -> None:
+    def half_nan(*args: Array) -> Array:
+        output = np.array(SOUND(*args))
+        output[..., 0] = np.nan
+        return output
+
+    plain = scene(half_nan)
+    declared = replace(plain.subject.declaration, variants={"eval": None})  # type: ignore[dict-item]  # only the name counts
+    variants = {"eval": replace(plain.subject, callee=InProcess(half_nan))}
+    subject = replace(plain.subject, declaration=declared, variants=variants)
+    there = replace(plain, subject=subject, evaluator=Evaluator(subject, DType.FLOAT32, RECOMMENDED), cache={})
+    found = relations.variants_agree(there, observe="output")
+    assert (found.margin, found.claimed) == (0, B * H * T * (DV - 1))
+
+
 # --- rulings
 
 BLIND = np.ones((B, H, T, S), bool)
