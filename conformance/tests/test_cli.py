@@ -138,6 +138,10 @@ def test_an_audit_of_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "registered", lambda _: {"a/b": SimpleNamespace(missing="a is not installed.")})
     with pytest.raises(TargetError, match=r"nothing registered can be judged here\. a is not installed"):
         judgeable(())
+    missing = {name: SimpleNamespace(missing=f"{name} is not installed.") for name in ("a", "b")}
+    monkeypatch.setattr(options, "registered", lambda _: missing)
+    with pytest.raises(TargetError, match=r"judged here\.\n  a is not installed\.\n  b is not installed\."):
+        judgeable(())
 
 
 def test_nothing_executed_is_exit_code_2(check: Cli) -> None:

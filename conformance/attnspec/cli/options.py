@@ -250,7 +250,8 @@ def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> 
     targets = tuple(name for name, subject in known.items() if not subject.missing)
     if not targets:
         reasons = dict.fromkeys(subject.missing for subject in known.values())
-        raise TargetError(f"nothing registered can be judged here. {' '.join(reasons)}")
+        between = " " if len(reasons) == 1 else "\n  "
+        raise TargetError(between.join(("nothing registered can be judged here.", *reasons)))
     return targets
 
 
