@@ -11,7 +11,7 @@ from attnspec.core.errors import Place
 from attnspec.core.forms import Form
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import LARGEST_SIZE, Condition, Refusal
+from attnspec.core.refusal import Condition, Refusal, nearest_taken
 
 INPUT = "input"
 """The output has the dtype of the inputs."""
@@ -125,11 +125,10 @@ class Limits(KeywordLimits):
 
     def nearest(self, axis: str, size: int) -> int:
         """The size that is taken along this axis, whatever the other axes are, and lies nearest: smaller ones first."""
-        refused = [condition for each in self.all_refusals if not each.keywords
-                   for condition in each.conditions if len(each.conditions) == 1 and condition.axis == axis
-                   and condition.is_of_one_axis]
-        near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))
-        return next((each for each in near if each > 0 and not any(one.holds({axis: each}) for one in refused)), size)
+        refused = tuple(condition for each in self.all_refusals if not each.keywords
+                        for condition in each.conditions if len(each.conditions) == 1 and condition.axis == axis
+                        and condition.is_of_one_axis)
+        return nearest_taken(size, refused)
 
 
 _ODD = Refusal((Condition("D", "≠", 0, 2),))

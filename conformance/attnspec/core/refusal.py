@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from attnspec.core.errors import UsageError
 from attnspec.core.keywords import OFF
@@ -55,6 +56,16 @@ class Condition:
         axis = self.axis if self.step == 1 else f"{self.axis} % {self.step}"
         than = f"({', '.join(map(str, self.than))})" if isinstance(self.than, tuple) else str(self.than)
         return f"{axis} {self.sign} {than}"
+
+
+@lru_cache(maxsize=4096)  # planning asks for the same few sizes thousands of times
+def nearest_taken(size: int, refused: tuple[Condition, ...]) -> int:
+    """The size nearest to this one at which none of these conditions on its axis holds: smaller ones first.
+
+    The size itself where there is none up to LARGEST_SIZE away.
+    """
+    near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))
+    return next((each for each in near if each > 0 and not any(one.holds({one.axis: each}) for one in refused)), size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ class Attempt:
 
     @property
     def nearness(self) -> tuple[int, float]:
-        """Greater is nearer."""
-        return self.step, -self.unlike
+        """Greater is nearer. In millionths: rounding, which differs between machines, decides nothing."""
+        return self.step, -round(self.unlike, 6)
 
 
 @dataclass(slots=True)

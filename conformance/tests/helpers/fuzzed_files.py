@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.numerics.precision import WORDS
 from attnspec.problems.domain import domain
-from attnspec.record.events import ItemFinished, RunFinished, SubjectKnown
+from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.report.page import render
@@ -31,6 +31,7 @@ from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS
 from attnspec.spec.refutations import FILE as REFUTATIONS
 from attnspec.subjects import manifest, registry
 from attnspec.subjects.findings import FILE as FINDINGS
+from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 from attnspec.vocabulary.signature import parameters_of
 
@@ -39,7 +40,9 @@ from helpers.mutants import Vocabulary, vocabulary
 from helpers.records import run_started, write_record
 
 COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")
-TRIED = 2  # items of a run
+TRIED = 2  # items of a subject
+Asked = Mapping[str, Collection[str]]
+"""The clauses that are put to each subject."""
 OWN = """\
 clauses:
   - id: mine.doubled
@@ -144,7 +147,7 @@ def _matrix(folder: Path) -> Document:
 def _use_matrix(folder: Path) -> None:
     law, problems = read_law(str(folder), ())
     problems += of_law(law) if law else ()
-    _run(_plan("fault/causal_ignored", spec=str(folder)), {"causal.no_lookahead"}, problems, folder / "run")
+    _run({"fault/causal_ignored": {"causal.no_lookahead"}}, problems, folder / "run", spec=str(folder))
 
 
 def _use_spec(folder: Path, *added: Path) -> None:
@@ -152,10 +155,9 @@ def _use_spec(folder: Path, *added: Path) -> None:
     spec, more = str(folder), tuple(map(str, added))
     law, problems = read_law(spec, more)
     problems += of_law(law) if law else ()
-    plan = _plan("numpy/msa", spec=spec, spec_add=more)
     shipped = {clause.id: clause for clause in _shipped().clauses}
     changed = {clause.id for clause in law.clauses if shipped.get(clause.id) != clause} if law else set()
-    _run(plan, changed, problems, folder / "run")
+    _run({"numpy/msa": changed}, problems, folder / "run", spec=spec, spec_add=more)
 
 
 @cache
@@ -168,33 +170,33 @@ def _use_library(folder: Path) -> None:
     found = list(of_libraries((str(folder.parent),), _shipped(), library=folder.name))
     subjects = registered([folder.parent], library=folder.name) if not found else {}
     registry._processes.cache_clear()  # a run reads manifests once
-    for name, subject in subjects.items():
-        with prepared({**subject.faster_with, **subject.process}):
-            can_run = not subject.missing and folder.name == "numpy_spoilt"
-        if can_run:
-            clauses = {"attention.definition", *(each.clause for each in subject.declaration.deviations)}
-            _run(_plan(name, implementations=(str(folder.parent),)), clauses, found, folder.parent / "run")
+    asked = {name: {"attention.definition", *(each.clause for each in subject.declaration.deviations)}
+             for name, subject in subjects.items() if folder.name == "numpy_spoilt" and _can_run(subject)}
+    if asked:
+        _run(asked, found, folder.parent / "run", implementations=(str(folder.parent),))
     for problem in found:
         raise problem
 
 
+def _can_run(subject: Registered) -> bool:
+    with prepared({**subject.faster_with, **subject.process}):
+        return not subject.missing
+
+
 def _use_baseline(file: Path) -> None:
     problems = list(of_baselines([file], _shipped(), ()))
-    _run(_plan("numpy/msa", baseline=str(file)), {"attention.dtype", "masking.hidden_nan_is_irrelevant"}, problems,
-         file.parent / "run")
+    asked = {"numpy/msa": {"attention.dtype", "masking.hidden_nan_is_irrelevant"}}
+    _run(asked, problems, file.parent / "run", baseline=str(file))
 
 
-def _plan(target: str, **more: Any) -> Plan:  # noqa: ANN401  (fields of a plan)
-    return Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, **more)
-
-
-def _run(plan: Plan, clauses: set[str], problems: Sequence[AttnspecError], folder: Path) -> None:
+def _run(asked: Asked, problems: Sequence[AttnspecError], folder: Path,
+         **more: Any) -> None:  # noqa: ANN401  (fields of a plan)
     """Some items of a run, in this process, with its record and its page. problems: what `lint` says.
 
     Raises the first of these at the end, if there is any; UntoldError where there is none and the run does not work.
     """
     try:
-        outcomes = _outcomes(plan, clauses, folder)
+        outcomes = _outcomes(asked, folder, Plan(tuple(asked), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, **more))
     except TargetError:  # what only importing an adapter shows: lint imports none
         raise
     except AttnspecError as failed:
@@ -208,18 +210,20 @@ def _run(plan: Plan, clauses: set[str], problems: Sequence[AttnspecError], folde
             raise UntoldError(f"{outcome.clause} {outcome.verdict.value}: {outcome.reason}")
 
 
-def _outcomes(plan: Plan, clauses: set[str], folder: Path) -> list[Outcome]:
+def _outcomes(asked: Asked, folder: Path, plan: Plan) -> list[Outcome]:
     jobs = TrialJobs(with_engine(plan, engine=ENGINE, recipe=""))
     items = jobs.items()
-    if items:
-        jobs.judge.fetch(items[0].target)
-    outcomes = [pronounce(jobs.judge, item, plan=plan) for item in _telling(items, clauses)]
-    card = (SubjectKnown(jobs.card(items[0].target)),) if items else ()
+    outcomes: list[Outcome] = []
+    events: list[Event] = [jobs.header(run_started())]
+    for target in dict.fromkeys(item.target for item in items):
+        jobs.judge.fetch(target)
+        outcomes += [pronounce(jobs.judge, item, plan=plan) for item in _telling(items, asked, target)]
+        events.append(SubjectKnown(jobs.card(target)))
     finished = RunFinished("2026-01-02T03:04:06+00:00", 1.0, {}, 0)
-    events = (jobs.header(run_started()), *card, *map(ItemFinished, outcomes), finished)
+    events += [*map(ItemFinished, outcomes), finished]
     render([read_record(write_record(folder / "record.jsonl", *events))])
     return outcomes
 
 
-def _telling(items: Sequence[Item], clauses: set[str]) -> list[Item]:
-    return [item for item in items if item.clause in clauses][:TRIED]
+def _telling(items: Sequence[Item], asked: Asked, target: str) -> list[Item]:
+    return [item for item in items if item.target == target and item.clause in asked[target]][:TRIED]
