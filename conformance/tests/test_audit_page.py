@@ -492,11 +492,13 @@ def test_the_text_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "audit.md").is_file()
 
 
-def test_the_text_says_on_which_device_it_was(tmp_path: Path) -> None:
+def test_text_and_page_say_on_which_device_it_was(tmp_path: Path) -> None:
     known = card("lib/a")
     on_gpu = replace(known, card=replace(known.card, lives_in={"device": "cuda:1", "gpu": "NVIDIA H200"}))
-    write_audit_text([run([on_gpu], outcome("lib/a"))], tmp_path / "audit.md")
+    record = run([on_gpu], outcome("lib/a"))
+    write_audit_text([record], tmp_path / "audit.md")
     assert ", on cuda:1 (NVIDIA H200)." in (tmp_path / "audit.md").read_text(encoding="utf-8")
+    assert "<dt>device</dt><dd>cuda:1 (NVIDIA H200)</dd>" in render([record])
 
 
 FOLDER = CHECKOUT / "reports" / "audit"

@@ -83,6 +83,12 @@ class Joined:
         """Whether one of the runs was, so that recommendations count."""
         return any(run.record.header.strict for run in self.runs)
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that subjects computed on, each with its name; a CPU is not among them."""
+        told = (subject.card.lives_in for subject in self.subjects)
+        return tuple(sorted({f"{lives['device']} ({lives['gpu']})" for lives in told if "gpu" in lives}))
+
     def of(self, subject: Judged, clause: str) -> tuple[Outcome, ...]:
         """The outcomes of one subject under one clause, widest dtype first."""
         return self._by_clause.get((subject.number, clause), ())

@@ -41,22 +41,16 @@ def _head(looked: Audit, joined: Joined) -> Lines:
     yield _title(joined)
     yield ""
     yield f"{plain(looked.headline)}: {plain(looked.sentence)}"
+    devices = f", on {', '.join(joined.devices)}" if joined.devices else ""
     for run in joined.runs:
         header = run.record.header
         yield (f"Spec {plain(header.spec_version)} ({code(header.spec_digest[:12])}), effort {plain(header.effort)}, "
-               f"seed {header.seed}, {plain(moment(header.started))}{plain(_devices(joined))}.")
+               f"seed {header.seed}, {plain(moment(header.started))}{plain(devices)}.")
     yield ""
     yield ("This page is generated from the record, like the HTML page, which can be searched "
            "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, for all clauses and dtypes "
            "that fail because of it. Its script exits with 1 if the finding holds, and with 0 if it does not.")
     yield ""
-
-
-def _devices(joined: Joined) -> str:
-    """On which devices the subjects computed; nothing of a CPU."""
-    told = (subject.card.lives_in for subject in joined.subjects)
-    devices = sorted({f"{lives['device']} ({lives['gpu']})" for lives in told if "gpu" in lives})
-    return f", on {', '.join(devices)}" if devices else ""
 
 
 def _title(joined: Joined) -> str:
