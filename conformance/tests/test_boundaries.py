@@ -12,7 +12,8 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import whereabouts
-from attnspec.diagnosis.boundaries import Boundary, begins
+from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundary import Boundary
 from attnspec.diagnosis.conditions import Condition, Rule, narrowed
 from attnspec.diagnosis.ranges import ranges
 from attnspec.engine.cases import in_a_line
@@ -29,7 +30,7 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
 from attnspec.trials.trial import Trial
-from helpers.planted import Wrong, half_scale, last_row_wrong, planted, refused
+from helpers.planted import Wrong, half_scale, last_row_wrong, planted, refused, some_heads_wrong
 
 SPEC = load_spec()
 CHECKS = compile_spec(SPEC)
@@ -108,6 +109,13 @@ def test_what_fails_everywhere_begins_nowhere() -> None:
 
 def test_that_few_keys_or_features_show_no_mistake_is_not_said() -> None:
     assert located(planted(lambda _: True, half_scale), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_that_few_heads_happen_to_hold_is_not_said(seed: int) -> None:
+    often = replace(recipe((6, 8, 8, 9, 11, 8, 8), "normal"), seed=seed)
+    boundary = begins(replace(resizer(planted(lambda _: True, some_heads_wrong), (6, 8, 8, 9, 11, 8, 8)), recipe=often))
+    assert boundary is None or boundary.sentence == ""
 
 
 def test_an_exception_that_begins_at_a_size_is_located_too() -> None:
@@ -248,6 +256,16 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
     again = place(trial_of(subject), replace(case, seed=5), Violated)
     assert first.begins == again.begins == "Fails where T ≥ 17; holds at T = 16."
     assert len(calls) - before < 12 < before
+
+
+@pytest.mark.parametrize(("condition", "sizes"), [
+    (lambda s: s.B * s.H > 12, (4, 6, 6, 10, 17, 16, 8)), (lambda s: s.T > s.S, (2, 6, 6, 40, 17, 16, 8)),
+    (lambda s: s.T > s.S + 3, (2, 6, 6, 40, 17, 16, 8))])
+def test_what_begins_at_two_sizes_together_is_not_said_of_what_fails_everywhere(
+        condition: Callable[[Sizes], object], sizes: tuple[int, ...]) -> None:
+    found, case = whereabouts.Whereabouts(), recipe(sizes)
+    assert found.place(trial_of(planted(condition)), case, Violated).begins.startswith("Fails where")
+    assert found.place(trial_of(planted(lambda _: True)), case, Violated).begins == ""
 
 
 def test_what_goes_wrong_in_locating_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

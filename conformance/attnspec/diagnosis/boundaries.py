@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from attnspec.diagnosis.boundary import Boundary, Told
 from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
 from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
-from attnspec.trials.resizing import SEEDS, Resizer, length, moved
+from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, moved
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""
@@ -20,6 +20,7 @@ LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 _TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
 _MOST_HEADS = 64
 _FURTHER = 40
+_ENTRIES = range(MOST_SEEDS, MOST_SEEDS + 32)  # with which a case is put to see whether it holds by chance
 _NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
 
 # Larger sizes at which a case is put whose small sizes need no reason: multiples of blocks, odd ones, either longer.
@@ -34,41 +35,6 @@ _RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
     (True, True, False): "≥", (False, True, True): "≤"}
 _HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥": "<", "≤": ">"}
 _PAIRS = (("T", "S"), ("D", "Dv"))
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One condition of a failure: the axes it speaks of, how it is written, and what holds beside it.
-
-    is_settled: whether enough other sizes were put to say so of all.
-    """
-
-    axes: tuple[str, ...]
-    words: str
-    holds: str
-    is_settled: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """At which sizes a case fails.  smallest: the case at the smallest of them.  outside: sizes beside it that hold.
-
-    sentence: empty where its sizes do not matter.
-    """
-
-    smallest: Recipe
-    told: tuple[Told, ...]
-    outside: tuple[Sizes, ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
-        if not self.told:
-            return ""
-        holds = " and ".join(f"at {each.holds}" for each in self.told)
-        is_settled = all(each.is_settled for each in self.told)
-        begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
-        return f"{begin} {' and '.join(each.words for each in self.told)}; holds {holds}{end}."
 
 
 def begins(resizer: Resizer) -> Boundary | None:
@@ -90,6 +56,8 @@ class _Search:
     at: Sizes
     found: dict[str, Profile] = field(default_factory=dict)
     _odd: set[str] = field(default_factory=set)
+    _by_chance: dict[str, bool] = field(default_factory=dict)
+    _held: list[Sizes] = field(default_factory=list)
 
     def boundary(self) -> Boundary:
         """What is found of each axis, then of two at a time."""
@@ -171,7 +139,22 @@ class _Search:
         if found.condition and not found.is_threshold:
             is_chance = self.resizer.seeds > SEEDS and found.here <= NEEDS_NO_REASON
             return found.beside is not None and not is_chance
-        return found.here >= _least_told(axis) and found.below is not None
+        return found.here >= _least_told(axis) and found.below is not None and not self._is_by_chance(axis)
+
+    def _is_by_chance(self, axis: str) -> bool:
+        """Whether a case that fails with some entries only may hold for no other reason than that it has fewer heads.
+
+        If each of n heads went wrong by itself, so that a case fails with a probability of p, then one with m of them
+        would hold with (1 - p)^(m/n).
+        """
+        here, below = self.found[axis].here, self.found[axis].below
+        if axis not in LEAST_TOLD or self.resizer.seeds <= SEEDS or not below:
+            return False
+        if axis not in self._by_chance:
+            fewer = self.resizer.how_often(moved(self.at, axis, below), _ENTRIES)
+            share = self.resizer.how_often(self.at, _ENTRIES) / len(_ENTRIES)
+            self._by_chance[axis] = fewer > 0 or (1 - share) ** (len(_ENTRIES) * below / here) > SURE
+        return self._by_chance[axis]
 
     def _told(self, axis: str) -> Told:
         found, name = self.found[axis], self._name(axis)
@@ -212,6 +195,7 @@ class _Search:
                 for axis in odd:
                     if are_near or not self.found[axis].is_threshold:
                         del self.found[axis]
+                self._held += self._holding(one, other)[:1]
                 yield Told((one, other), f"{one} {relation} {other}", f"{one} {_HOLDING[relation]} {other}")
 
     def _apart(self, one: str, other: str) -> Told | None:
@@ -225,6 +209,7 @@ class _Search:
             return None
         for axis in (one, other):
             del self.found[axis]
+        self._held.append(moved(both, long, here + _FURTHER - 1))
         by = here - there - 1
         return Told((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
 
@@ -248,6 +233,7 @@ class _Search:
                 for axis in (one, other):
                     self.found.pop(axis, None)
                 name = f"{one}·{other}".replace("Hkv", "H")
+                self._held += self._below(one, other)[:1]
                 yield Told((one, other), f"{name} ≥ {least}", f"{name} = {self._held_product(one, other)}")
 
     def _may_multiply(self, one: str, other: str) -> bool:
@@ -277,15 +263,24 @@ class _Search:
 
     def _held_product(self, one: str, other: str) -> int:
         """The largest product that is known to hold below the smallest failing one, all other axes as they are."""
-        here, products = length(self.at, one) * length(self.at, other), []
-        for sizes, failed in self.resizer.known.items():
-            a, b = length(sizes, one), length(sizes, other)
-            if not failed and a * b < here and moved(moved(self.at, one, a), other, b) == sizes:
-                products.append(a * b)
-        return max(products, default=0)
+        return next((length(sizes, one) * length(sizes, other) for sizes in self._below(one, other)), 0)
+
+    def _below(self, one: str, other: str) -> list[Sizes]:
+        """What is known to hold with a smaller product of two axes, all others as they are; the largest first."""
+        def product(sizes: Sizes) -> int:
+            return length(sizes, one) * length(sizes, other)
+
+        smaller = (sizes for sizes in self._holding(one, other) if product(sizes) < product(self.at))
+        return sorted(smaller, key=product, reverse=True)
+
+    def _holding(self, one: str, other: str) -> list[Sizes]:
+        """What is known to hold with other lengths of two axes, all others as they are."""
+        return [sizes for sizes, failed in self.resizer.known.items() if not failed
+                and moved(moved(self.at, one, length(sizes, one)), other, length(sizes, other)) == sizes]
 
     def _outside(self) -> Iterator[Sizes]:
-        """The nearest sizes that hold, of each axis that matters."""
+        """The nearest sizes that hold, of each axis or pair of axes that matters."""
+        yield from self._held
         for axis, found in self.found.items():
             if self._is_told(axis) and found.beside is not None:
                 yield moved(self.at, axis, found.beside)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import Effort
-from attnspec.diagnosis.boundaries import Boundary, begins
+from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundary import Boundary
 from attnspec.diagnosis.ranges import ranges, wrong_entries
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
@@ -79,7 +80,8 @@ class Whereabouts:
     def _shared(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there at its smallest sizes, and not beside them."""
         fails = resizer.fails
-        return next((each for each in self._found if fails(each.smallest.sizes)
+        told = (each for each in self._found if each.outside or not each.told)
+        return next((each for each in told if fails(each.smallest.sizes)
                      and all(fails(outside) is False for outside in each.outside)), None)
 
 

@@ -165,9 +165,13 @@ class Resizer:
 
     def find_out_how_often(self, sizes: Sizes) -> None:
         """Put more entries from now on, if at these sizes it fails with some entries only."""
-        often = sum(type(self._judged(sizes, number).failure) is self.failure for number in range(MOST_SEEDS // 2))
+        often = self.how_often(sizes, range(MOST_SEEDS // 2))
         share = min(often / (MOST_SEEDS // 2), 1 - SURE)
         self.seeds = min(MOST_SEEDS, max(SEEDS, round(log(SURE) / log(1 - share)))) if share else MOST_SEEDS
+
+    def how_often(self, sizes: Sizes, numbers: range) -> int:
+        """With how many of these entries it fails."""
+        return sum(type(self._judged(sizes, number).failure) is self.failure for number in numbers)
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -40,6 +40,12 @@ def last_row_wrong(call: HandedOver) -> Answer:
     return _changed(call, lambda output: output + last.astype(output.dtype))
 
 
+def some_heads_wrong(call: HandedOver) -> Answer:
+    """An output with 1 added in the heads whose first query begins with a number above 1: they are few."""
+    few = call.query[:, :, :1, :1] > 1
+    return _changed(call, lambda output: output + few.astype(output.dtype))
+
+
 def half_scale(call: HandedOver) -> Answer:
     """(B,H,T,Dv) of logits that are half as large."""
     return staged.attention(call.but(scale=0.5 * (call.scale or call.query.shape[-1] ** -0.5)))

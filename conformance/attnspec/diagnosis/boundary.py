@@ -1,0 +1,43 @@
+"""What is told of where a failure begins: conditions on sizes, and the sizes beside them that hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One condition of a failure: the axes it speaks of, how it is written, and what holds beside it.
+
+    is_settled: whether enough other sizes were put to say so of all.
+    """
+
+    axes: tuple[str, ...]
+    words: str
+    holds: str
+    is_settled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """At which sizes a case fails.  smallest: the case at the smallest of them.  outside: sizes beside it that hold.
+
+    sentence: empty where its sizes do not matter.
+    """
+
+    smallest: Recipe
+    told: tuple[Told, ...]
+    outside: tuple[Sizes, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
+        if not self.told:
+            return ""
+        holds = " and ".join(f"at {each.holds}" for each in self.told)
+        is_settled = all(each.is_settled for each in self.told)
+        begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
+        return f"{begin} {' and '.join(each.words for each in self.told)}; holds {holds}{end}."
