@@ -52,6 +52,8 @@ ONE_BLOCK = "fails where S > 64 and S is not a multiple of 64"
      ONE_BLOCK),
     (("49 ≤ S ≤ 95", "50 ≤ S ≤ 143"), "fails where S > 48 and S is not a multiple of 48"),
     (("S ≥ 70", "S ≥ 133"), "fails where S ≥ 70"),
+    (("D ≥ 129", "D ≥ 33", "D ≥ 129", "D ≥ 129"), "fails where D ≥ 129"),
+    (("65 ≤ S ≤ 127", "69 ≤ S ≤ 191", "65 ≤ S ≤ 127"), ONE_BLOCK),
     (("S ≥ 66", "T (= S) ≥ 65"), "fails where S ≥ 65"),
     (("40 ≤ S ≤ 61", "45 ≤ S ≤ 66"), "fails where 40 ≤ S ≤ 66"),
     (("S = 38, though not at every S beyond", "38 ≤ S ≤ 45"), "fails where S ≥ 38, though not at every S beyond")])

@@ -6,10 +6,10 @@ queries than keys, batch times heads) is tried where single axes do not explain 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.diagnosis.boundary import Boundary, Told
+from attnspec.diagnosis.boundary import HOLDING, RELATIONS, Boundary, Told
 from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
 from attnspec.problems.problem import Sizes
 from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, moved
@@ -29,11 +29,6 @@ _SCREENS: Sequence[Mapping[str, int]] = (
     {"D": 128, "Dv": 128, "D=Dv": 128}, {"D": 97, "Dv": 99, "D=Dv": 97}, {"D": 101, "Dv": 99},
     {"B": 8, "H": 8, "Hkv": 4, "G": 2}, {"B": 9, "H": 7, "Hkv": 3, "G": 3})
 
-# By whether a case fails with the first axis longer, with both of one length, and with the second longer.
-_RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
-    (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠", (False, True, False): "=",
-    (True, True, False): "≥", (False, True, True): "≤"}
-_HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥": "<", "≤": ">"}
 _PAIRS = (("T", "S"), ("D", "Dv"))
 
 
@@ -95,7 +90,7 @@ class _Search:
 
     def _profile(self, axis: str) -> None:
         """The condition on one axis, all others as they are; of whole blocks the smallest that fails is kept."""
-        here, known = length(self.at, axis), self._known(axis)
+        here, known = length(self.at, axis), self._known(axis, lambda value: moved(self.at, axis, value))
         top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
         condition = narrowed(known, here, top, lambda value: self.resizer.fails(moved(self.at, axis, value)))
         if condition and condition.rule is Rule.UP_TO:
@@ -117,10 +112,10 @@ class _Search:
                 return False
         return True
 
-    def _known(self, axis: str) -> dict[int, bool]:
-        """How the lengths of an axis fared so far, the other axes being as they are."""
+    def _known(self, axis: str, at: Callable[[int], Sizes]) -> dict[int, bool]:
+        """How the lengths of an axis fared so far, where the other axes are as they are `at` that length."""
         return {length(sizes, axis): failed for sizes, failed in self.resizer.known.items()
-                if moved(self.at, axis, length(sizes, axis)) == sizes}
+                if at(length(sizes, axis)) == sizes}
 
     def _last(self, axis: str, condition: Condition, known: Mapping[int, bool]) -> int:
         """The last length that fails: it lies below the first that is known to hold."""
@@ -196,7 +191,20 @@ class _Search:
                     if are_near or not self.found[axis].is_threshold:
                         del self.found[axis]
                 self._held += self._holding(one, other)[:1]
-                yield Told((one, other), f"{one} {relation} {other}", f"{one} {_HOLDING[relation]} {other}")
+                yield Told((one, other), f"{one} {relation} {other}", f"{one} {HOLDING[relation]} {other}")
+                if are_near:
+                    self._together(one, other)
+
+    def _together(self, one: str, other: str) -> None:
+        """The condition on two lengths that fail together only, kept as that on the second: both move by as much."""
+        here, by = length(self.at, other), length(self.at, one) - length(self.at, other)
+
+        def both(value: int) -> Sizes:
+            return moved(moved(self.at, one, max(1, value + by)), other, value)
+
+        known, top = self._known(other, both), min(_TOPS[other], max(512, 4 * here))
+        condition = narrowed(known, here, top, lambda value: self.resizer.fails(both(value)))
+        self.found[other] = Profile(here, condition, known, not self.resizer.is_spent)
 
     def _apart(self, one: str, other: str) -> Told | None:
         """That one length exceeds the other by so many at the least, where more than one: both are moved by as much."""
@@ -214,13 +222,15 @@ class _Search:
         return Told((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
 
     def _relation(self, one: str, other: str) -> str:
-        """The comparison that two rounds of three cases bear out; empty if none is."""
-        least = max(length(self.at, one), length(self.at, other))
+        """The comparison that two rounds of three cases bear out; empty if none is. The longer length of the first
+        is the shorter of the second: this tells a comparison from a length that happens to hold.
+        """
+        least = max(length(self.at, one), length(self.at, other)) + 13
         seen = set()
-        for base in (least + 12, 2 * least + 31):
+        for base in (least, least + 7):
             trio = ((base + 7, base), (base, base), (base, base + 7))
             answers = tuple(self.resizer.fails(moved(moved(self.at, one, a), other, b)) for a, b in trio)
-            seen.add("" if None in answers else _RELATIONS.get(answers, ""))  # type: ignore[arg-type]  # no None left
+            seen.add("" if None in answers else RELATIONS.get(answers, ""))  # type: ignore[arg-type]  # no None left
         return seen.pop() if len(seen) == 1 else ""
 
     def _joined(self) -> Iterator[Told]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+
+# By whether a case fails with the first axis longer, with both of one length, and with the second longer.
+RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
+    (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠", (False, True, False): "=",
+    (True, True, False): "≥", (False, True, True): "≤"}
+HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥": "<", "≤": ">"}
 
 
 @dataclass(frozen=True, slots=True)

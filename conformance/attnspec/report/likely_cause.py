@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.record.boundaries import SMALLEST, common, is_met
+from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.outcome import Outcome
 
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
@@ -96,10 +96,16 @@ def _merged(pile: Sequence[Explained]) -> Explained:
 
 
 def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
-    """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several."""
-    seen = list(dict.fromkeys(filter(None, map(begins, failures))))
-    spans = common(seen) if len({cause.says for cause in causes}) > 1 else ()
-    return f"fails where {' and '.join(span.words for span in spans)}" if spans else told.says
+    """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several; or the
+    thresholds that most failures begin at, for a clause that looks at larger sizes than its case has begins below them.
+    """
+    seen = Counter(filter(None, map(begins, failures)))
+    if len({cause.says for cause in causes}) < 2:
+        return told.says
+    [(usual, count)] = seen.most_common(1) or [("", 0)]
+    are_thresholds = not any(span.ends or span.is_open for span in spans(usual))
+    found = spans(usual) if 2 * count > seen.total() and are_thresholds else common(list(seen))
+    return f"fails where {' and '.join(span.words for span in found)}" if found else told.says
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
