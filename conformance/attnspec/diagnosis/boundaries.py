@@ -57,7 +57,7 @@ class _Search:
     def boundary(self) -> Boundary:
         """What is found of each axis, then of two at a time."""
         for axis in (*self._large, *self._screened()):
-            self._profile(axis)
+            self._profile(axis, self._alone(axis))
         related = list(self._related())
         joined = list(self._joined())
         single = {told.words: told for axis in self._axes if self._is_told(axis) for told in [self._told(axis)]}
@@ -88,42 +88,45 @@ class _Search:
         self._odd |= set(suspicious)
         return tuple(suspicious)
 
-    def _profile(self, axis: str) -> None:
-        """The condition on one axis, all others as they are; of whole blocks the smallest that fails is kept."""
-        here, known = length(self.at, axis), self._known(axis, lambda value: moved(self.at, axis, value))
+    def _alone(self, axis: str) -> Callable[[int], Sizes]:
+        """The sizes with another length of this axis."""
+        return lambda value: moved(self.at, axis, value)
+
+    def _profile(self, axis: str, at: Callable[[int], Sizes]) -> None:
+        """The condition on one axis, with the sizes `at` each length; of whole blocks the least that fails is kept."""
+        here, known = length(self.at, axis), self._known(axis, at)
         top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
-        condition = narrowed(known, here, top, lambda value: self.resizer.fails(moved(self.at, axis, value)))
+        condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
         if condition and condition.rule is Rule.UP_TO:
-            condition = replace(condition, n=self._last(axis, condition, known))
-        if condition and condition.rule is not Rule.FROM and not self._is_confirmed(axis, condition, known, top):
-            condition = None
+            condition = replace(condition, n=self._last(condition, known, at))
+        if condition and condition.rule is not Rule.FROM:
+            fresh = [value for value in dict.fromkeys(lengths_to_try(here, top)) if 1 <= value <= top and value not in known]
+            condition = condition if self._is_confirmed(condition, fresh, at) else None
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
-            self.at = moved(self.at, axis, here)
+            self.at = at(here)
         self.found[axis] = Profile(here, condition, known, not self.resizer.is_spent)
 
-    def _is_confirmed(self, axis: str, condition: Condition, known: dict[int, bool], top: int) -> bool:
+    def _is_confirmed(self, condition: Condition, fresh: Sequence[int], at: Callable[[int], Sizes]) -> bool:
         """Whether two further lengths fare as it says: one that should fail and one that should hold."""
-        fresh = [value for value in dict.fromkeys(lengths_to_try(length(self.at, axis), top))
-                 if 1 <= value <= top and value not in known]
         for should_fail in (True, False):
             value = next((each for each in reversed(fresh) if condition.includes(each) is should_fail), None)
-            if value and self.resizer.fails(moved(self.at, axis, value)) is (not should_fail):
+            if value and self.resizer.fails(at(value)) is (not should_fail):
                 return False
         return True
 
     def _known(self, axis: str, at: Callable[[int], Sizes]) -> dict[int, bool]:
-        """How the lengths of an axis fared so far, where the other axes are as they are `at` that length."""
+        """How the lengths of an axis fared so far, with the sizes `at` each."""
         return {length(sizes, axis): failed for sizes, failed in self.resizer.known.items()
                 if at(length(sizes, axis)) == sizes}
 
-    def _last(self, axis: str, condition: Condition, known: Mapping[int, bool]) -> int:
+    def _last(self, condition: Condition, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int:
         """The last length that fails: it lies below the first that is known to hold."""
         low = max(value for value, failed in known.items() if failed and value <= condition.n)
         high = min(value for value, failed in known.items() if not failed and value > low)
         while high - low > 1 and not self.resizer.is_spent:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.resizer.fails(moved(self.at, axis, middle)) else (low, middle)
+            low, high = (middle, high) if self.resizer.fails(at(middle)) else (low, middle)
         return low
 
     def _is_told(self, axis: str) -> bool:
@@ -193,18 +196,12 @@ class _Search:
                 self._held += self._holding(one, other)[:1]
                 yield Told((one, other), f"{one} {relation} {other}", f"{one} {HOLDING[relation]} {other}")
                 if are_near:
-                    self._together(one, other)
+                    self._profile(other, self._together(one, other))
 
-    def _together(self, one: str, other: str) -> None:
-        """The condition on two lengths that fail together only, kept as that on the second: both move by as much."""
-        here, by = length(self.at, other), length(self.at, one) - length(self.at, other)
-
-        def both(value: int) -> Sizes:
-            return moved(moved(self.at, one, max(1, value + by)), other, value)
-
-        known, top = self._known(other, both), min(_TOPS[other], max(512, 4 * here))
-        condition = narrowed(known, here, top, lambda value: self.resizer.fails(both(value)))
-        self.found[other] = Profile(here, condition, known, not self.resizer.is_spent)
+    def _together(self, one: str, other: str) -> Callable[[int], Sizes]:
+        """The sizes with another length of the second axis, and the first moved by as much."""
+        by = length(self.at, one) - length(self.at, other)
+        return lambda value: moved(moved(self.at, one, max(1, value + by)), other, value)
 
     def _apart(self, one: str, other: str) -> Told | None:
         """That one length exceeds the other by so many at the least, where more than one: both are moved by as much."""
