@@ -93,7 +93,7 @@ class _Search:
         return lambda value: moved(self.at, axis, value)
 
     def _profile(self, axis: str, at: Callable[[int], Sizes]) -> None:
-        """The condition on one axis, with the sizes `at` each length; of whole blocks the least that fails is kept."""
+        """The condition on one axis, with the sizes `at` each length; of blocks the least that fails is kept."""
         here, known = length(self.at, axis), self._known(axis, at)
         top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
         condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
