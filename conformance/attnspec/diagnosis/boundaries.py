@@ -100,7 +100,8 @@ class _Search:
         if condition and condition.rule is Rule.UP_TO:
             condition = replace(condition, n=self._last(condition, known, at))
         if condition and condition.rule is not Rule.FROM:
-            fresh = [value for value in dict.fromkeys(lengths_to_try(here, top)) if 1 <= value <= top and value not in known]
+            fresh = [value for value in dict.fromkeys(lengths_to_try(here, top))
+                     if 1 <= value <= top and value not in known]
             condition = condition if self._is_confirmed(condition, fresh, at) else None
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
