@@ -265,7 +265,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
 @pytest.mark.parametrize(("condition", "sizes"), [
     (lambda s: s.B * s.H > 12, (4, 6, 6, 10, 17, 16, 8)), (lambda s: s.T > s.S, (2, 6, 6, 40, 17, 16, 8)),
     (lambda s: s.T > s.S + 3, (2, 6, 6, 40, 17, 16, 8))])
-def test_what_begins_at_two_sizes_together_is_not_said_of_what_fails_everywhere(
+def test_two_sizes_are_not_told_of_what_fails_everywhere(
         condition: Callable[[Sizes], object], sizes: tuple[int, ...]) -> None:
     found, case = whereabouts.Whereabouts(), recipe(sizes)
     assert found.place(trial_of(planted(condition)), case, Violated).begins.startswith("Fails where")
