@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import venv
@@ -17,10 +18,15 @@ from attnspec.subjects.installed import audited_command, look_in
 from helpers.browser import chromium
 from helpers.commands import Cli
 from helpers.gradient_rules import little_work
-from helpers.places import SMALL_SPEC, STUBS
+from helpers.places import CHECKOUT, SMALL_SPEC, STUBS
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
+
+
+# Hypothesis reads every module of a checkout for its constants: the processes that tests start, once and not each anew
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(CHECKOUT / ".hypothesis"))
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 
 
 @pytest.fixture(autouse=True)

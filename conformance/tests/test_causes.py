@@ -152,6 +152,13 @@ def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:
                      "causal_always": frozenset(), "scale_none": frozenset()}
 
 
+@pytest.mark.parametrize(("name", "keyword"), [
+    ("window_wraps_round", "window"), ("softcap_twice", "softcap"), ("grad_key_scaled_twice", "grad_output")])
+def test_a_fault_needs_the_keyword_it_gets_wrong_also_where_others_are_drawn(name: str, keyword: str) -> None:
+    """`grouped.definition`, which convicts them, needs none of these keywords; but it may draw them."""
+    assert WITNESSES.needs(CATALOGUE[name]) == {keyword}
+
+
 def test_a_fault_that_breaks_what_the_subject_holds_is_no_suspect() -> None:
     subject = own_subject("fault/causal_off_by_one")
     suspects = [CATALOGUE[name] for name in ("scale_none", "causal_off_by_one")]

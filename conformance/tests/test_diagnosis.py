@@ -34,6 +34,7 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
+from attnspec.trials.call_log import put
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
@@ -221,6 +222,19 @@ def test_a_sound_subject_gets_no_diagnosis_in_its_evidence() -> None:
     outcome = SubjectRun(own_subject("sound/naive"), plan, lambda _: None).try_clause(
         CHECKS["attention.worked_example"], DType.FLOAT32)
     assert (outcome.verdict, outcome.evidence) == (Verdict.HELD, None)
+
+
+def test_a_right_answer_is_not_rounded_again_to_become_a_wrong_one() -> None:
+    """That is most of what a diagnosis costs where the failing case is large."""
+    subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
+    trial = trial_of(check, subject)
+    problem, evaluator = trial.scene(failing(check, subject)).problem("original"), trial.evaluator
+    wrong, right = (put(each, problem) for each in (subject, own_subject("sound/naive")))
+    towards = right.given.output + np.float32(1e-6) * (wrong.given.output - right.given.output)
+    nearer = replace(right, answer=replace(right.given, output=towards))
+    ruler = Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE).ruler(problem)
+    assert ruler.nearness(wrong, nearer) < 1
+    assert not ruler.are_alike(wrong, nearer, pytest.fail)
 
 
 def test_a_double_of_a_sound_subject_is_sound() -> None:

@@ -21,6 +21,7 @@ from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.failing_case import judged
 from attnspec.diagnosis.rotary import narrow_for
+from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.problems.problem import numpy_dtype
 from attnspec.problems.recipe import Recipe
@@ -199,7 +200,8 @@ class ArithmeticExplainer:
     def _holds(self, check: Check, evaluator: Evaluator) -> bool:
         if check.lacking(evaluator.subject):
             return True
-        trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False)
+        trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
+                      purse=PURSE)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 

@@ -79,9 +79,12 @@ class Ruler:
         seen, others = self._arrays(step), self._arrays(of_fault)
         if len(seen) != len(others):
             return False
-        return self._are_near(seen, others, [0.0] * len(seen)) or (
-            self.nearness(step, of_fault) < 1
-            and self._are_near(seen, others, self._spreads(others, shaken())))
+        if self._are_near(seen, others, [0.0] * len(seen)):
+            return True
+        # rounding does not make a right answer a wrong one, and to put it in is dear
+        is_hopeless = self.is_right(of_fault, is_subject=False) and not self.is_right(step, is_subject=True)
+        return (not is_hopeless and self.nearness(step, of_fault) < 1
+                and self._are_near(seen, others, self._spreads(others, shaken())))
 
     def are_close(self, step: LoggedCall, of_fault: LoggedCall) -> bool:
         """Whether two calls were answered as two honest subjects would: no telling which one is wrong."""

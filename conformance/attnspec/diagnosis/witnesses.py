@@ -6,7 +6,6 @@ to the suspects, on the same few cases. The matrix alone would speak of another 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,11 +43,15 @@ class Witnesses:
     _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
     def needs(self, fault: Fault) -> frozenset[str]:
-        """The keywords without which a fault does not show: what all clauses need that convict it."""
+        """The keywords without which a fault does not show: what all clauses need that convict it, and the keyword that
+        it gets wrong if all of them may draw it.
+        """
         name = _base(fault)
         if name not in self._needs:
-            needed = [self.checks()[clause].needs - _GIVEN_ANYHOW for clause in self._convicting(name)]
-            self._needs[name] = functools.reduce(frozenset.intersection, needed) if needed else frozenset()
+            own = {fault.stage.value} & KEYWORDS.keys()
+            of_clauses = [check.needs - _GIVEN_ANYHOW | own & (check.needs | check.domain.sometimes)
+                          for check in map(self.checks().__getitem__, self._convicting(name))]
+            self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
         return self._needs[name]
 
     def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> list[Fault]:
