@@ -200,7 +200,7 @@ def test_one_bug_is_one_card_that_says_the_cause_first() -> None:
                        other)])
     findings = section(page, "findings")
     assert re.findall(r'<details class="finding[^>]*data-text="(\S+)', page) == ["masking.definition", "scale.other"]
-    assert "the mask comes late late_mask lib/attend explains 3 clauses" in words(findings)
+    assert "the mask comes late late_mask lib/attend explains 2 clauses and 1 recommendation" in words(findings)
     assert "2 more clauses, likely for the same reason" in words(findings)
     assert 'Findings <b>2</b>' in page
 

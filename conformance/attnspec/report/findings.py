@@ -11,7 +11,7 @@ from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
 from attnspec.report.bugs import explanations, is_endless, unclear
 from attnspec.report.clause_table import finding_anchor, shade
-from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, counted
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.other_conventions import is_other_convention
@@ -48,6 +48,13 @@ class PageFinding:
     def clauses(self) -> int:
         """How many clauses fail by it."""
         return 1 + len(self.alike)
+
+    @property
+    def explains(self) -> str:
+        """`16 clauses and 1 recommendation`: what the console counts, and what does not gate."""
+        gating = sum(each.does_gate for each in (self, *self.alike))
+        told = (counted(gating, "clause"), counted(self.clauses - gating, "recommendation"))
+        return " and ".join(each for each in told if not each.startswith("0 "))
 
 
 def findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:
