@@ -154,7 +154,7 @@ def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:
 
 @pytest.mark.parametrize(("name", "keyword"), [
     ("window_wraps_round", "window"), ("softcap_twice", "softcap"), ("grad_key_scaled_twice", "grad_output")])
-def test_a_fault_needs_the_keyword_it_gets_wrong_also_where_others_are_drawn(name: str, keyword: str) -> None:
+def test_a_fault_needs_the_keyword_that_it_gets_wrong(name: str, keyword: str) -> None:
     """`grouped.definition`, which convicts them, needs none of these keywords; but it may draw them."""
     assert WITNESSES.needs(CATALOGUE[name]) == {keyword}
 

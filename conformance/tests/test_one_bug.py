@@ -54,6 +54,8 @@ ONE_BLOCK = "fails where S > 64 and S is not a multiple of 64"
     (("S ≥ 70", "S ≥ 133"), "fails where S ≥ 70"),
     (("D ≥ 129", "D ≥ 33", "D ≥ 129", "D ≥ 129"), "fails where D ≥ 129"),
     (("65 ≤ S ≤ 127", "69 ≤ S ≤ 191", "65 ≤ S ≤ 127"), ONE_BLOCK),
+    (("S is not a multiple of 64", "S = 70, though not at every S beyond", "S is not a multiple of 64"),
+     "fails where S is not a multiple of 64"),
     (("S ≥ 66", "T (= S) ≥ 65"), "fails where S ≥ 65"),
     (("40 ≤ S ≤ 61", "45 ≤ S ≤ 66"), "fails where 40 ≤ S ≤ 66"),
     (("S = 38, though not at every S beyond", "38 ≤ S ≤ 45"), "fails where S ≥ 38, though not at every S beyond")])

@@ -54,8 +54,11 @@ def frameworks_of(subject: Subject) -> frozenset[str]:
 ALWAYS, THE_OTHER_WAY = "causal_always", "mask_inverted"
 
 
-def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis) -> Explanation | None:
-    """What to do about the diagnosis of a case, for the mistakes that students and users of libraries make most."""
+def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[Recipe] = ()) -> Explanation | None:
+    """What to do about the diagnosis of a case, for the mistakes that students and users of libraries make most.
+
+    held: cases that hold beside it. A convention on which one of them hangs is not what is wrong.
+    """
     subject, likeliest = trial.evaluator.subject, diagnosis.like[0].fault if diagnosis.like else ""
     if likeliest == ALWAYS:
         return _causal_by_default(subject)
@@ -65,7 +68,9 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis) -> Explanation |
     if likeliest == THE_OTHER_WAY or diagnosis.located == INVERTED:
         return _mask_inverted(subject)
     is_of_the_case = diagnosis.located.startswith((NOTHING, SPOILT))
-    return of_no_answer(subject, mattering(recipe), trial.evaluator.conventions) if is_of_the_case else None
+    followed = {name for case in held for name in mattering(case)}
+    doubtful = [name for name in mattering(recipe) if name not in followed]
+    return of_no_answer(subject, doubtful, trial.evaluator.conventions) if is_of_the_case else None
 
 
 def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Explanation | None:

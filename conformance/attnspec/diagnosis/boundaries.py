@@ -19,6 +19,7 @@ LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 
 _TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
 _MOST_HEADS = 64
+FEW_TURNS = 4  # between lengths that fail and lengths that hold: chance has brought about as many
 _FURTHER = 40
 _ENTRIES = range(MOST_SEEDS, MOST_SEEDS + 32)  # with which a case is put to see whether it holds by chance
 _NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
@@ -100,13 +101,13 @@ class _Search:
         if condition and condition.rule is Rule.UP_TO:
             condition = replace(condition, n=self._last(condition, known, at))
         if condition and condition.rule is not Rule.FROM:
-            fresh = [value for value in dict.fromkeys(lengths_to_try(here, top))
-                     if 1 <= value <= top and value not in known]
+            tried = dict.fromkeys(lengths_to_try(here, top))
+            fresh = [value for value in tried if 1 <= value <= top and value not in known]
             condition = condition if self._is_confirmed(condition, fresh, at) else None
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
             self.at = at(here)
-        self.found[axis] = Profile(here, condition, known, not self.resizer.is_spent)
+        self.found[axis] = Profile(here, condition, self._known(axis, at), not self.resizer.is_spent)
 
     def _is_confirmed(self, condition: Condition, fresh: Sequence[int], at: Callable[[int], Sizes]) -> bool:
         """Whether two further lengths fare as it says: one that should fail and one that should hold."""
@@ -136,18 +137,19 @@ class _Search:
         if found is None:
             return False
         if found.condition and not found.is_threshold:
-            is_chance = self.resizer.seeds > SEEDS and found.here <= NEEDS_NO_REASON
+            is_chance = self.resizer.seeds > SEEDS and found.here <= NEEDS_NO_REASON and found.turns <= FEW_TURNS
             return found.beside is not None and not is_chance
         return found.here >= _least_told(axis) and found.below is not None and not self._is_by_chance(axis)
 
     def _is_by_chance(self, axis: str) -> bool:
-        """Whether a case that fails with some entries only may hold for no other reason than that it has fewer heads.
+        """Whether a case that fails with some entries only may hold for no other reason than that it has fewer heads,
+        or less of a length that follows no rule.
 
         If each of n heads went wrong by itself, so that a case fails with a probability of p, then one with m of them
         would hold with (1 - p)^(m/n).
         """
         here, below = self.found[axis].here, self.found[axis].below
-        if axis not in LEAST_TOLD or self.resizer.seeds <= SEEDS or not below:
+        if (axis not in LEAST_TOLD and self.found[axis].condition) or self.resizer.seeds <= SEEDS or not below:
             return False
         if axis not in self._by_chance:
             fewer = self.resizer.how_often(moved(self.at, axis, below), _ENTRIES)

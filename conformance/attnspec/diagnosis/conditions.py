@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from attnspec.trials.resizing import rungs_below
 
@@ -102,6 +103,12 @@ class Profile:
     def is_threshold(self) -> bool:
         """Whether it fails from some length on."""
         return self.condition is not None and self.condition.rule is Rule.FROM
+
+    @property
+    def turns(self) -> int:
+        """How often failing and holding follow each other, from length to length."""
+        fared = [failed for _, failed in sorted(self.fared.items())]
+        return sum(one is not other for one, other in pairwise(fared))
 
     @property
     def below(self) -> int | None:

@@ -12,6 +12,7 @@ from attnspec.diagnosis.faring import Faring, Tried
 from attnspec.diagnosis.locate import locate
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
+from attnspec.diagnosis.whereabouts import Place
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
@@ -45,6 +46,10 @@ SIZES = 5
 """With blocks of so many of the sizes that a boundary suggests are the faults of blocks tried."""
 
 
+NOWHERE = Place()
+"""Of a failure that was not located."""
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """like: the faults that explain the violation, likeliest first.  located: where read-outs find it, if none does."""
@@ -54,9 +59,9 @@ class Diagnosis:
 
 
 def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
-             again: Callable[[], Subject] | None = None, begins: str = "") -> Diagnosis:
+             again: Callable[[], Subject] | None = None, place: Place = NOWHERE) -> Diagnosis:
     """What a violation is like. `again` makes the subject anew, where it can be: then faults of memory are told too."""
-    return Examiner(again).diagnose(trial, failing, among=among, begins=begins)
+    return Examiner(again).diagnose(trial, failing, among=among, place=place)
 
 
 @dataclass(slots=True)
@@ -68,18 +73,20 @@ class Examiner:
     _fares: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
     _known: dict[str, Tried] = field(default_factory=dict)
     _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
+    _located: dict[tuple[DType, str], FailingCase] = field(default_factory=dict)
 
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
-                 begins: str = "") -> Diagnosis:
+                 place: Place = NOWHERE) -> Diagnosis:
         """The faults that explain why a case fails; where none does, what read-outs say.
 
-        begins: at which sizes it fails, if that is known.
+        place: at which sizes it fails, and at which not, if that is known.
         """
-        case = self._case(trial, failing)
+        case = replace(self._case(trial, failing), held=place.held)
+        self._located.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
             return Diagnosis()
         like = (self._named_before(case) or self._overflown(case, among)
-                or self._named_now(case, among, begins))
+                or self._named_now(case, among, place.begins))
         self._known.update({each.fault.name: each for each in like})
         problems = [step.problem for step in case.log]
         is_rotary = case.bar.subject.declaration.kind is Kind.ROTARY
@@ -91,7 +98,8 @@ class Examiner:
     def _named_before(self, case: FailingCase) -> tuple[Tried, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
         return tuple(each for each in self._known.values()
-                     if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault))
+                     if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault)
+                     and not self._is_too_wide(each.fault, case))
 
     def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Tried, ...]:
         """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
@@ -143,15 +151,20 @@ class Examiner:
     def _likeliest(self, faults: Sequence[Fault], case: FailingCase) -> tuple[Tried, ...]:
         """Those that the panel contradicts least: they must agree more often than not. The subject's kind is first.
 
-        Of these, none that breaks a clause which the subject holds.
+        Of these, none that fails at sizes at which the subject holds, and none that breaks a clause which it holds.
         """
         faring, kind = self._faring(case), case.bar.subject.declaration.kind
         tried = [faring.beside(fault, case) for fault in faults]
         ranked = sorted(tried, key=lambda each: (each.missed, -each.agreed, each.fault.kind is not kind))
-        best = {each.fault.name: each for each in ranked
-                if each.missed == ranked[0].missed and 2 * each.agreed > each.tried}
+        best = {each.fault.name: each for each in ranked if each.missed == ranked[0].missed
+                and 2 * each.agreed > each.tried and not self._is_too_wide(each.fault, case)}
         left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._anew(case.trial))
         return tuple(best[fault.name] for fault in left[:NAMED])
+
+    def _is_too_wide(self, fault: Fault, case: FailingCase) -> bool:
+        """Whether it fails at sizes at which the subject holds, be it under another clause: then it is another."""
+        return any(known.is_too_wide(fault) for (dtype, _), known in self._located.items()
+                   if dtype is case.trial.evaluator.dtype)
 
     def _case(self, trial: Trial, failing: Recipe) -> FailingCase:
         subject, log = self._anew(trial), list[LoggedCall]()

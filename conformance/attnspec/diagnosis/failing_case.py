@@ -26,16 +26,20 @@ def judged(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FailingCase:
-    """The failing case: every call that the subject was put in judging it. fails: whether it failed again."""
+    """The failing case: every call that the subject was put in judging it. fails: whether it failed again.  held: the
+    case at sizes at which the subject does not fail.
+    """
 
     trial: Trial
     recipe: Recipe
     bar: Bar
     log: tuple[LoggedCall, ...]
     fails: bool
+    held: tuple[Recipe, ...] = ()
     _rulers: dict[int, Ruler] = field(default_factory=dict)
     _candidates: dict[str, Candidate] = field(default_factory=dict)
     _explained: dict[str, bool] = field(default_factory=dict)
+    _too_wide: dict[str, bool] = field(default_factory=dict)
 
     @property
     def is_large(self) -> bool:
@@ -97,9 +101,24 @@ class FailingCase:
         return all(step.is_kept is candidate.step(index).is_kept for index, step in enumerate(self.log))
 
     def _convicts(self, fault: Fault) -> bool:
+        return self._fails(self._in_its_place(fault), self.recipe)
+
+    def is_too_wide(self, fault: Fault) -> bool:
+        """Whether the fault fails where the subject holds, put the failing case before: it may have a memory. Found out
+        once.
+        """
+        if fault.name not in self._too_wide:
+            candidate = self._in_its_place(fault)
+            failed = [self._fails(candidate, recipe) for recipe in (self.recipe, *self.held) if self.held]
+            self._too_wide[fault.name] = any(failed[1:])
+        return self._too_wide[fault.name]
+
+    def _in_its_place(self, fault: Fault) -> Evaluator:
         candidate = as_candidate(fault, self.bar.subject, self.bar.conventions)
-        evaluator = LoggingEvaluator(candidate, self.trial.evaluator, [])
-        return judged(self.trial, evaluator, self.recipe).failure is not None
+        return LoggingEvaluator(candidate, self.trial.evaluator, [])
+
+    def _fails(self, candidate: Evaluator, recipe: Recipe) -> bool:
+        return judged(self.trial, candidate, recipe).failure is not None
 
     def _ruler(self, index: int) -> Ruler:
         """What the answers to one call are held to; whether they are kept is seen when all calls are made."""

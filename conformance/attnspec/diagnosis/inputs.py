@@ -146,7 +146,7 @@ def mattering(recipe: Recipe) -> tuple[str, ...]:
     has_offset = (sizes.T != sizes.S or bool(COUNTS.keys() & features)) and not features.intersection(CACHED)
     matters = {"causal_alignment": bool(FROM_PLACE & features) and has_offset,
                "mask_with_causal": "causal" in features and bool({"mask", "bias"} & features),
-               "grouped_heads": sizes.Hkv < sizes.H}
+               "grouped_heads": 1 < sizes.Hkv < sizes.H}
     return tuple(name for name, does in matters.items() if does)
 
 

@@ -22,6 +22,9 @@ COMPILING = frozenset({"jax"})
 LEAST = 4
 """Lengths and widths are made no smaller: with fewer entries a mistake may happen not to show."""
 
+HELD = 16
+"""So many cases that hold beside a failing one are remembered: a fault that fails there is not behind it."""
+
 ROOM = 6
 """Lengths and widths at which ranges are told, where they do not matter: enough to tell one row from every row."""
 
@@ -47,12 +50,13 @@ BRIEF, USUAL = Patience(1, 40, 8, 1e8, 2.0), Patience(4, 60, 20, 1e9, 8.0)
 @dataclass(frozen=True, slots=True)
 class Place:
     """begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence.
-    case: the failing case of which that is told, with room around the smallest.
+    case: the failing case of which that is told, with room around the smallest.  held: some that hold at other sizes.
     """
 
     begins: str = ""
     wrong: str = ""
     case: Recipe | None = None
+    held: tuple[Recipe, ...] = ()
 
 
 @dataclass(slots=True)
@@ -75,14 +79,33 @@ class Whereabouts:
             self._found += [boundary] if boundary else []
         if boundary is None:
             return Place()
-        return _placed(trial, resizer, boundary) if failure is Violated else Place(boundary.sentence)
+        place = _placed(trial, resizer, boundary) if failure is Violated else Place(boundary.sentence)
+        return replace(place, held=resizer.held[:HELD])
 
     def _shared(self, resizer: Resizer) -> Boundary | None:
-        """What is known already, if this failure too is there at its smallest sizes, and not beside them."""
-        fails = resizer.fails
+        """What is known already, if this failure too is there, and not beside it."""
         told = (each for each in self._found if each.outside or not each.told)
-        return next((each for each in told if fails(each.smallest.sizes)
-                     and all(fails(outside) is False for outside in each.outside)), None)
+        return next((each for each in told if _is_there(resizer, each) or _is_here(resizer, each)), None)
+
+
+def _is_there(resizer: Resizer, known: Boundary) -> bool:
+    """Whether a case fails at the smallest sizes of a boundary, and not beside them."""
+    fails = resizer.fails
+    return bool(fails(known.smallest.sizes)) and all(fails(outside) is False for outside in known.outside)
+
+
+def _is_here(resizer: Resizer, known: Boundary) -> bool:
+    """The same of the case's own sizes but for what differs there: a clause may not have its smallest sizes."""
+    sizes, inside = resizer.recipe.sizes, known.smallest.sizes
+    pairs = [(_as_where(sizes, inside, outside, inside), _as_where(sizes, inside, outside, outside))
+             for outside in known.outside]
+    return bool(pairs) and all(resizer.fails(one) and resizer.fails(other) is False for one, other in pairs)
+
+
+def _as_where(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Sizes:
+    """Sizes with those of one side of a boundary where both sides differ."""
+    differing = inside.by_axis.items() - outside.by_axis.items()
+    return replace(sizes, **{axis: which.by_axis[axis] for axis, _ in differing})
 
 
 def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: Patience) -> Resizer:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from attnspec.diagnosis.whereabouts import Place
 from attnspec.engine.cases import in_a_line
-from attnspec.engine.pictures import drawn_of
+from attnspec.engine.pictures import drawn_of, drawn_with_room
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
@@ -33,3 +36,13 @@ def why_no_claim(tally: Tally) -> str:
     if len(tally.silent) == 1 and not tally.outside:
         return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
     return f"none of the {tally.no_claims} cases could be judged, since {NONE_SURE}{outside}"
+
+
+def placed(trial: Trial, evidence: Evidence, place: Place) -> Evidence:
+    """The evidence with where it fails, drawn where there is room."""
+    located = replace(evidence, begins=place.begins, wrong=place.wrong)
+    try:
+        drawn = drawn_with_room(trial, place.case, Recipe.parse(evidence.recipe))
+    except Exception:  # a help, as the diagnosis is
+        return located
+    return replace(located, pictures=drawn.pictures, caption=drawn.caption) if drawn.pictures else located

@@ -15,13 +15,12 @@ from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
-from attnspec.diagnosis.diagnose import Examiner
-from attnspec.diagnosis.whereabouts import Whereabouts
+from attnspec.diagnosis.diagnose import NOWHERE, Examiner
+from attnspec.diagnosis.whereabouts import Place, Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.engine.asked import as_asked, as_put
-from attnspec.engine.evidence import evidence_of, evidence_of_end, why_no_claim
+from attnspec.engine.evidence import evidence_of, evidence_of_end, placed, why_no_claim
 from attnspec.engine.known_failures import listed
-from attnspec.engine.pictures import drawn_with_room
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
@@ -242,7 +241,8 @@ class SubjectRun:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             found = of_no_answer(self.subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
-        evidence = self._placed(trial, evidence)
+        place = self._place(trial, evidence)
+        evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
         # what is only recommended is no fault; of a large case each fault would cost as much as the case
@@ -251,7 +251,7 @@ class SubjectRun:
         if is_brief or trial.check.clause.level is Level.MAY or is_large:
             return evidence
         try:
-            return self._explained(trial, evidence)
+            return self._explained(trial, evidence, place)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
 
@@ -268,7 +268,7 @@ class SubjectRun:
         self._looked_into += trial.check.clause.level is Level.MUST
         return trial.check.clause.level is Level.MUST and self._looked_into <= self.plan.diagnosed
 
-    def _explained(self, trial: Trial, evidence: Evidence) -> Evidence:
+    def _explained(self, trial: Trial, evidence: Evidence, place: Place) -> Evidence:
         """The evidence with the arithmetic that allows it or the faults that it is like.
 
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
@@ -282,21 +282,18 @@ class SubjectRun:
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike or (GRAD in recipe.features and not self.subject.backward):
             return evidence  # a fault has no framework that would differentiate it
-        diagnosis = self._examiner.diagnose(trial, recipe, begins=evidence.begins)
+        diagnosis = self._examiner.diagnose(trial, recipe, place=place)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
-                       explained=way_out(trial, recipe, diagnosis))
+                       explained=way_out(trial, recipe, diagnosis, place.held))
 
-    def _placed(self, trial: Trial, evidence: Evidence) -> Evidence:
-        """The evidence with the sizes at which it fails and the entries that are wrong, drawn where there is room."""
+    def _place(self, trial: Trial, evidence: Evidence) -> Place:
+        """The sizes at which it fails and the entries that are wrong."""
         failure = Violated if evidence.measured else SubjectRaised
         try:
-            place = self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
-            drawn = drawn_with_room(trial, place.case, Recipe.parse(evidence.recipe))
+            return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
         except Exception:  # a help, as above
-            return evidence
-        placed = replace(evidence, begins=place.begins, wrong=place.wrong)
-        return replace(placed, pictures=drawn.pictures, caption=drawn.caption) if drawn.pictures else placed
+            return NOWHERE
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:

@@ -96,15 +96,17 @@ def _merged(pile: Sequence[Explained]) -> Explained:
 
 
 def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
-    """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several; or the
-    thresholds that most failures begin at, for a clause that looks at larger sizes than its case has begins below them.
+    """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several; or what
+    most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
+    less than the block that ends them.
     """
     seen = Counter(filter(None, map(begins, failures)))
     if len({cause.says for cause in causes}) < 2:
         return told.says
     [(usual, count)] = seen.most_common(1) or [("", 0)]
-    are_thresholds = not any(span.ends or span.is_open for span in spans(usual))
-    found = spans(usual) if 2 * count > seen.total() and are_thresholds else common(list(seen))
+    if 2 * count > seen.total() and not any(span.high or span.is_open for span in spans(usual)):
+        return usual[:1].lower() + usual[1:]
+    found = common(list(seen))
     return f"fails where {' and '.join(span.words for span in found)}" if found else told.says
 
 

@@ -150,12 +150,23 @@ class Resizer:
             self._unknown.add(sizes)
         return self.known.get(sizes)
 
-    def _judged(self, sizes: Sizes, number: int) -> Tally:
-        """The case at these sizes with the number-th entries."""
+    @property
+    def held(self) -> tuple[Recipe, ...]:
+        """The cases that held, with all entries that were put; the least work first."""
+        sizes = sorted((each for each, failed in self.known.items() if not failed), key=work)
+        cases = (self._at(each, number) for each in sizes for number in range(self._held[each]))
+        return tuple(case for case in cases if case is not None)
+
+    def _at(self, sizes: Sizes, number: int) -> Recipe | None:
+        """The case at these sizes with the number-th entries; None where there is no such problem."""
         recipe = resized(self.recipe, sizes, self.domain, self.limits)
+        return recipe and replace(recipe, seed=(recipe.seed + number) % 2**24)
+
+    def _judged(self, sizes: Sizes, number: int) -> Tally:
+        """The same case, judged."""
+        recipe = self._at(sizes, number)
         if recipe is None:
             return Tally()
-        recipe = replace(recipe, seed=(recipe.seed + number) % 2**24)
         self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
         self.cases += 1
         tally = self.put(recipe)
