@@ -107,7 +107,7 @@ class Clause:
         return self.places.get(key, self.where)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Spec:
     """All clauses, in the order of their files, with the bibliography and a digest of every byte read.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = ()
     """
     folder = Path(folder) if folder else paths.folder("spec")
     files, own = _files(folder), read_added(added)
+    if own or tell is not _give_up:
+        return _law(folder, files, own, tell)
+    return _remembered(folder, shown(folder), tuple(files.items()))
+
+
+@lru_cache(maxsize=2)
+def _remembered(folder: Path, _shown: str, files: tuple[tuple[str, bytes], ...]) -> Spec:
+    """The law of these files, read once: a process may make many engines. Places are told from the working folder."""
+    return _law(folder, dict(files), (), _give_up)
+
+
+def _law(folder: Path, files: Mapping[str, bytes], own: Sequence[Added], tell: Callable[[SpecError], None]) -> Spec:
     documents = {name: parse_yaml(data, shown(folder / name)) for name, data in files.items()}
     context = _context(documents, own)
     themes = [name for name in files if name not in _COMMON]

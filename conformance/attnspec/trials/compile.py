@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
@@ -118,6 +119,12 @@ def _not_made(subject: Subject) -> str:
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:
     """Every clause by id. Raises SpecError at the first word that means nothing; `faults`: the names that exist."""
+    return {**_compiled(spec, None if faults is None else frozenset(faults))}
+
+
+@lru_cache(maxsize=2)
+def _compiled(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Check]:
+    """The same, made once: a process may make many engines."""
     return {clause.id: _compile(clause, faults) for clause in spec.clauses}
 
 
