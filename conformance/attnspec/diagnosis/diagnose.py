@@ -12,7 +12,7 @@ from attnspec.diagnosis.faring import Faring, Tried
 from attnspec.diagnosis.locate import locate
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
-from attnspec.diagnosis.whereabouts import Place
+from attnspec.diagnosis.whereabouts import NOWHERE, Place
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
@@ -44,10 +44,6 @@ NAMED = 12
 
 SIZES = 5
 """With blocks of so many of the sizes that a boundary suggests are the faults of blocks tried."""
-
-
-NOWHERE = Place()
-"""Of a failure that was not located."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import partial
 
 from attnspec.diagnosis.candidate import Candidate, as_candidate
 from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
-from attnspec.faults.fault import Fault
+from attnspec.faults.fault import Fault, Stage
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
@@ -104,13 +104,14 @@ class FailingCase:
         return self._fails(self._in_its_place(fault), self.recipe)
 
     def is_too_wide(self, fault: Fault) -> bool:
-        """Whether the fault fails where the subject holds, put the failing case before: it may have a memory. Found out
-        once.
+        """Whether the fault fails where the subject holds, put the failing case before. Found out once.
+
+        One with a memory may fail at other calls than the subject does: it is too wide if it fails at all of them.
         """
         if fault.name not in self._too_wide:
-            candidate = self._in_its_place(fault)
+            candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
             failed = [self._fails(candidate, recipe) for recipe in (self.recipe, *self.held) if self.held]
-            self._too_wide[fault.name] = any(failed[1:])
+            self._too_wide[fault.name] = len(failed) > 1 and is_told_by(failed[1:])
         return self._too_wide[fault.name]
 
     def _in_its_place(self, fault: Fault) -> Evaluator:

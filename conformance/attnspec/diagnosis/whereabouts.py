@@ -59,6 +59,10 @@ class Place:
     held: tuple[Recipe, ...] = ()
 
 
+NOWHERE = Place()
+"""Of a failure that was not located."""
+
+
 @dataclass(slots=True)
 class Whereabouts:
     """Of one subject; failures that begin at the same sizes share what was found out."""
@@ -70,7 +74,7 @@ class Whereabouts:
         """Where the failure of this case sits. At a glance only the subject's first is looked into."""
         patience = BRIEF if trial.effort is Effort.GLANCE else USUAL
         if self._searched >= patience.failures and trial.effort is Effort.GLANCE:
-            return Place()
+            return NOWHERE
         resizer = _resizer(trial, recipe, failure, patience)
         boundary = self._shared(resizer)
         if boundary is None and self._searched < patience.failures:
@@ -78,7 +82,7 @@ class Whereabouts:
             boundary = begins(resizer)
             self._found += [boundary] if boundary else []
         if boundary is None:
-            return Place()
+            return NOWHERE
         place = _placed(trial, resizer, boundary) if failure is Violated else Place(boundary.sentence)
         return replace(place, held=resizer.held[:HELD])
 

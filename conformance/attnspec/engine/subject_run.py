@@ -15,8 +15,8 @@ from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
-from attnspec.diagnosis.diagnose import NOWHERE, Examiner
-from attnspec.diagnosis.whereabouts import Place, Whereabouts
+from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.engine.asked import as_asked, as_put
 from attnspec.engine.evidence import evidence_of, evidence_of_end, placed, why_no_claim
