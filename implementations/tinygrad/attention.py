@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,10 @@ from tinygrad import Tensor
 from tinygrad.helpers import Context
 
 Array = Any
+
+if shutil.which("clang") is None:
+    # without it tinygrad says "no usable devices" at every call, as if attention were what fails
+    raise ImportError("tinygrad compiles its kernels with clang, and there is no clang here (apt-get install clang)")
 
 
 def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
