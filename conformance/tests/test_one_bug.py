@@ -12,10 +12,11 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.record.boundaries import Span, blocks, common, spans
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
-from attnspec.report.bugs import explanations
+from attnspec.report.bugs import OF_LAYOUT, explanations, likely_words
 from attnspec.report.findings import findings
 from attnspec.report.joined import join
 from attnspec.report.likely_cause import OF_EMPTY_ROWS
+from attnspec.spec.load import load_spec
 from attnspec.vocabulary.tables import WORDS
 from helpers.outcomes import evidence, outcome, run
 from helpers.records import run_started
@@ -206,3 +207,13 @@ def test_a_bug_is_shown_by_a_failure_that_is_like_its_fault() -> None:
     alike = outcome(Verdict.VIOLATED, "mask.prefix", seen=like("mask"))
     [group] = explanations([replace(seen, evidence=replace(seen.evidence or SEEN, begins="Fails where T ≠ S.")), alike])
     assert [each.clause for each in group.failures] == ["mask.prefix", "mask.definition"]
+
+
+def test_failures_on_how_inputs_lie_in_memory_are_one_bug_of_that_name() -> None:
+    failed = [outcome(Verdict.VIOLATED, clause, seen=SEEN) for clause in OF_LAYOUT]
+    assert likely_words(failed) == ("Likely one bug: the answer changes with how the inputs lie in memory "
+                                    f"(explains {len(OF_LAYOUT)} of {len(OF_LAYOUT)})")
+
+
+def test_each_clause_on_how_inputs_lie_in_memory_is_there() -> None:
+    assert OF_LAYOUT.keys() <= {clause.id for clause in load_spec().clauses}

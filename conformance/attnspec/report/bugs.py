@@ -28,6 +28,11 @@ ENDED = FAILURES - {Verdict.VIOLATED}
 
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
 _DEFINITION = "definition"
+OF_LAYOUT: Mapping[str, LikelyCause] = dict.fromkeys(
+    ("purity.strided_inputs", "purity.transposed_inputs", "purity.broadcast_inputs", "gradients.layout"),
+    LikelyCause("the answer changes with how the inputs lie in memory", stage="layout",
+                advice="Read them by their strides, or copy them first (np.ascontiguousarray, .contiguous())"))
+"""By clause on how inputs lie in memory, what its failure says by itself, if nothing says more."""
 CONSEQUENCES = frozenset({"numerics", "drift"})
 """Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
 _THEMES: Mapping[str, str] = {
@@ -180,6 +185,8 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield replace(_named(evidence.located), stage=stage(evidence.located))
         yield from _features(evidence.located)
+    elif failure.verdict is Verdict.VIOLATED and failure.clause in OF_LAYOUT:
+        yield OF_LAYOUT[failure.clause]
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED
         yield LikelyCause(_raised(evidence.sentence) if is_error else evidence.sentence.rstrip("."))
