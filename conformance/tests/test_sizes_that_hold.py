@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.conditions import Profile
+from attnspec.diagnosis.conditions import Condition, Profile, Rule
 from attnspec.diagnosis.inputs import mattering
 from attnspec.diagnosis.whereabouts import USUAL
 from attnspec.engine.engine import Engine
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
+from attnspec.trials.resizing import MOST_SEEDS, SEEDS
 
 RIGHT = """
 import numpy as np
@@ -84,3 +85,13 @@ def test_how_heads_are_shared_matters_where_there_are_several_of_both(heads: int
 
 def test_turns_are_counted_from_length_to_length() -> None:
     assert Profile(1, None, {1: True, 16: False, 8: True, 32: False, 17: True}, is_settled=True).turns == 3
+
+
+def test_what_holds_at_all_larger_lengths_does_not_do_so_by_chance() -> None:
+    fared = {1: True, 15: True, 16: False, 512: False}
+    ends, multiples = (Profile(1, Condition(rule, 16), fared, is_settled=True)
+                       for rule in (Rule.UP_TO, Rule.NO_MULTIPLE))
+    assert not ends.may_be_chance(SEEDS + 1)
+    assert ends.may_be_chance(MOST_SEEDS)  # it fails so seldom that it may hold
+    assert multiples.may_be_chance(SEEDS + 1)
+    assert not multiples.may_be_chance(SEEDS)

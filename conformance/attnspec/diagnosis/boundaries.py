@@ -19,7 +19,6 @@ LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 
 _TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
 _MOST_HEADS = 64
-FEW_TURNS = 4  # between lengths that fail and lengths that hold: chance has brought about as many
 _FURTHER = 40
 _ENTRIES = range(MOST_SEEDS, MOST_SEEDS + 32)  # with which a case is put to see whether it holds by chance
 _NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
@@ -137,8 +136,7 @@ class _Search:
         if found is None:
             return False
         if found.condition and not found.is_threshold:
-            is_chance = self.resizer.seeds > SEEDS and found.here <= NEEDS_NO_REASON and found.turns <= FEW_TURNS
-            return found.beside is not None and not is_chance
+            return found.beside is not None and not found.may_be_chance(self.resizer.seeds)
         return found.here >= _least_told(axis) and found.below is not None and not self._is_by_chance(axis)
 
     def _is_by_chance(self, axis: str) -> bool:

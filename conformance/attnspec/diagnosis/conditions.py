@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from attnspec.trials.resizing import rungs_below
+from attnspec.trials.resizing import MOST_SEEDS, SEEDS, rungs_below
 
 BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128, 160, 192, 256, 384, 512,
           1024)
 """Lengths of blocks, and widths that get a kernel of their own."""
 
 COMMON = frozenset({8, 16, 32, 64, 128, 256, 512})
+
+FEW_TURNS = 4
+"""Between lengths that fail and lengths that hold, chance has brought about as many."""
 
 SETTLED = 0.03
 """A rule is settled once no further length could speak against more than this share of what is left."""
@@ -109,6 +112,16 @@ class Profile:
         """How often failing and holding follow each other, from length to length."""
         fared = [failed for _, failed in sorted(self.fared.items())]
         return sum(one is not other for one, other in pairwise(fared))
+
+    def may_be_chance(self, seeds: int) -> bool:
+        """Whether a case that fails with some entries only, and is small, may follow the rule for no other reason.
+
+        What holds at all larger lengths, which have more entries that may fail, does not do so by chance.  seeds: with
+        so many entries a case is put before it counts as holding.
+        """
+        is_up_to = self.condition is not None and self.condition.rule is Rule.UP_TO
+        is_told_by_size = self.turns > FEW_TURNS or (is_up_to and seeds < MOST_SEEDS)
+        return seeds > SEEDS and self.here <= NEEDS_NO_REASON and not is_told_by_size
 
     @property
     def below(self) -> int | None:
