@@ -67,10 +67,11 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
                            "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
     if likeliest == THE_OTHER_WAY or diagnosis.located == INVERTED:
         return _mask_inverted(subject)
-    is_of_the_case = diagnosis.located.startswith((NOTHING, SPOILT))
+    if not diagnosis.located.startswith((NOTHING, SPOILT)):
+        return None
     followed = {name for case in held for name in mattering(case)}
     doubtful = [name for name in mattering(recipe) if name not in followed]
-    return of_no_answer(subject, doubtful, trial.evaluator.conventions) if is_of_the_case else None
+    return of_no_answer(subject, doubtful, trial.evaluator.conventions)
 
 
 def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Explanation | None:

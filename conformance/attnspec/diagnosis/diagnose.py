@@ -78,7 +78,8 @@ class Examiner:
         place: at which sizes it fails, and at which not, if that is known.
         """
         case = replace(self._case(trial, failing), held=place.held)
-        self._located.setdefault((trial.evaluator.dtype, place.begins), case)
+        if place.held:
+            self._located.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
             return Diagnosis()
         like = (self._named_before(case) or self._overflown(case, among)

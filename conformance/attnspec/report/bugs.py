@@ -13,7 +13,7 @@ from dataclasses import replace
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
-from attnspec.report.likely_cause import Explained, LikelyCause, begins, claimed, joined, stage
+from attnspec.report.likely_cause import Explained, LikelyCause, begins, claimed, joined, lowered, stage
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
@@ -181,7 +181,7 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     elif evidence.like:
         yield from (LikelyCause(plainly(each), each.fault, stage=each.stage) for each in evidence.like)
     elif begin := begins(failure):
-        yield LikelyCause(_lowered(begin))
+        yield LikelyCause(lowered(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield replace(_named(evidence.located), stage=stage(evidence.located))
         yield from _features(evidence.located)
@@ -203,10 +203,6 @@ def _features(located: str) -> Iterator[LikelyCause]:
     if found := _LEFT_OUT.fullmatch(located):
         yield from (LikelyCause(f"the answer is right once {name} is left out")
                     for name in found["keywords"].split(" or "))
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
 
 
 def _raised(sentence: str) -> str:

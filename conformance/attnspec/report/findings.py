@@ -53,8 +53,8 @@ class PageFinding:
     def explains(self) -> str:
         """`16 clauses and 1 recommendation`: what the console counts, and what does not gate."""
         gating = sum(each.does_gate for each in (self, *self.alike))
-        told = (counted(gating, "clause"), counted(self.clauses - gating, "recommendation"))
-        return " and ".join(each for each in told if not each.startswith("0 "))
+        told = {"clause": gating, "recommendation": self.clauses - gating}
+        return " and ".join(counted(number, noun) for noun, number in told.items() if number)
 
 
 def findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:

@@ -105,7 +105,7 @@ def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[O
         return told.says
     [(usual, count)] = seen.most_common(1) or [("", 0)]
     if 2 * count > seen.total() and not any(span.high or span.is_open for span in spans(usual)):
-        return usual[:1].lower() + usual[1:]
+        return lowered(usual)
     found = common(list(seen))
     return f"fails where {' and '.join(span.words for span in found)}" if found else told.says
 
@@ -165,6 +165,11 @@ def stage(located: str) -> str:
     """The stage that a read-out blames: `mask` of `… (mask)`; empty where it blames none."""
     found = _STAGE.search(located)
     return found["stage"] if found else ""
+
+
+def lowered(sentence: str) -> str:
+    """A sentence as a clause: it begins with a small letter."""
+    return sentence[:1].lower() + sentence[1:]
 
 
 def begins(failure: Outcome) -> str:

@@ -34,10 +34,8 @@ SURE = 0.01
 _HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
 _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
 
-
 MOST, MOST_WORK, MOST_SECONDS = 40, 1e9, 10.0
 """At so many other sizes, so many multiply-adds and seconds, a failing case is put to make its sizes small."""
-
 
 PATIENCE_AT_ASKED = 2e10, 60.0
 """The same multiply-adds and seconds for a case at sizes that a user names: it may be a hundred times as dear."""
@@ -130,7 +128,7 @@ class Resizer:
         is_dear = work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
         if sizes in self._unknown or self.is_spent or is_dear:
             return None
-        if resized(self.recipe, sizes, self.domain, self.limits) is None:
+        if self._at(sizes, 0) is None:
             self._unknown.add(sizes)
             return None
         self.tried += sizes not in self.known
@@ -154,8 +152,7 @@ class Resizer:
     def held(self) -> tuple[Recipe, ...]:
         """The cases that held, with all entries that were put; the least work first."""
         sizes = sorted((each for each, failed in self.known.items() if not failed), key=work)
-        cases = (self._at(each, number) for each in sizes for number in range(self._held[each]))
-        return tuple(case for case in cases if case is not None)
+        return tuple(filter(None, (self._at(each, number) for each in sizes for number in range(self._held[each]))))
 
     def _at(self, sizes: Sizes, number: int) -> Recipe | None:
         """The case at these sizes with the number-th entries; None where there is no such problem."""
@@ -164,8 +161,7 @@ class Resizer:
 
     def _judged(self, sizes: Sizes, number: int) -> Tally:
         """The same case, judged."""
-        recipe = self._at(sizes, number)
-        if recipe is None:
+        if (recipe := self._at(sizes, number)) is None:
             return Tally()
         self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
         self.cases += 1
