@@ -45,6 +45,9 @@ LONGEST = 5.0
 TELLING = 2e6
 """The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
 
+COLD = 1.0
+"""Seconds from which on a call is made again before it tells the pace: the first of its kind may have been compiled."""
+
 
 @dataclass(frozen=True, slots=True)
 class Archive:
@@ -132,16 +135,23 @@ class Evaluator:
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> Answer:
-        begun, size = time.perf_counter(), work(problem.sizes)
+        answer, seconds = self._timed(problem)
+        if (size := work(problem.sizes)) >= TELLING:
+            if seconds > max(COLD, 2 * self.seconds(problem.sizes)):
+                seconds = self._timed(problem)[1]
+            self._pace = seconds / size
+        return answer
+
+    def _timed(self, problem: AnyProblem) -> tuple[Answer, float]:
+        """The subject's answer, and the seconds that it took."""
+        begun = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
                 answer = self.subject.answer_any(problem)
         except SubjectRaised as raised:
             raised.asked = problem
             raise
-        if size >= TELLING:
-            self._pace = (time.perf_counter() - begun) / size
-        return answer
+        return answer, time.perf_counter() - begun
 
     def seconds(self, sizes: Sizes) -> float:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was."""

@@ -1,0 +1,66 @@
+"""How long a call of other sizes would take is told by large calls, and not by what compiles before them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from attnspec.core.nouns import DType, Effort
+from attnspec.problems.demand import work
+from attnspec.problems.problem import Sizes
+from attnspec.spec.load import load_spec
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import TELLING, Evaluator
+from attnspec.trials.judging import Tally
+from attnspec.trials.trial import Trial
+from helpers.planted import planted
+
+CLAUSE = "attention.definition"
+TOO_LONG = "a call of such sizes would take it more than 5 seconds"
+
+
+@dataclass
+class Clock:
+    """Stands still but for the calls of a right function, which take these seconds: of any work, and where it is new."""
+
+    seconds_of_work: float = 0.0
+    compiling: float = 0.0
+    now: float = 0.0
+    calls: list[Sizes] = field(default_factory=list)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def passes(self, sizes: Sizes) -> bool:
+        """A call of these sizes, which is right."""
+        self.now += self.seconds_of_work * work(sizes) + self.compiling * (sizes not in self.calls)
+        self.calls.append(sizes)
+        return False
+
+
+def judged(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Tally:
+    monkeypatch.setattr("attnspec.trials.evaluator.time", clock)
+    check = compile_spec(load_spec())[CLAUSE]
+    evaluator = Evaluator(planted(clock.passes), DType.FLOAT32)
+    return Trial(check, evaluator, Effort.DEFAULT, seed_of(0, check.domain), lambda _: None).hold()
+
+
+def test_a_call_that_compiled_first_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tally = judged(Clock(compiling=60.0), monkeypatch)
+    assert tally.cases > 20
+    assert TOO_LONG not in tally.outside
+
+
+def test_a_slow_function_is_spared_its_largest_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(seconds_of_work=1.1 / TELLING)
+    tally = judged(clock, monkeypatch)
+    assert tally.outside[TOO_LONG] > 0
+    assert max(map(work, clock.calls)) < 5 * TELLING / 1.1
+
+
+@pytest.mark.parametrize(("seconds_of_work", "again"), [(0.0, 0), (1.1 / TELLING, 1)], ids=["quick", "slow"])
+def test_a_slow_call_is_made_again_once(seconds_of_work: float, again: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(seconds_of_work)
+    tally = judged(clock, monkeypatch)
+    assert len(clock.calls) == tally.cases + tally.no_claims + again
