@@ -8,6 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
+from attnspec.evaluation.power.measure import shared_archive
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
@@ -42,7 +43,8 @@ def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault:
     check, subject = checks()[clause.id], summon(f"fault/{fault}", Plan(()))
     assert not subject.lacks(check.needs)
     shapes = Dealer(subject, checks, Effort.DEFAULT, 0).shapes(check, dtype)
-    trial = Trial(check, Evaluator(subject, dtype), Effort.DEFAULT, seed_of(0, check.domain), lambda _: None,
+    evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
+    trial = Trial(check, evaluator, Effort.DEFAULT, seed_of(0, check.domain), lambda _: None,
                   shrinks=False, shapes=shapes)
     assert trial.hold().failure is not None
 
@@ -65,7 +67,8 @@ def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:
 def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:
     """A few cases of every clause; the campaign at effort thorough is a run of its own."""
     subject = summon(f"sound/{name}", Plan(()))
-    evaluator, dealer = Evaluator(subject, dtype), Dealer(subject, checks, Effort.QUICK, 0)
+    evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
+    dealer = Dealer(subject, checks, Effort.QUICK, 0)
     asked = [check for check in checks().values() if check.clause.level is Level.MUST and not check.lacking(subject)]
     tallies = {check.clause.id: Trial(check, evaluator, Effort.QUICK, 0, lambda _: None, cases=FEW,
                                      shapes=dealer.shapes(check, dtype)).hold() for check in asked}

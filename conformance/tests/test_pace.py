@@ -22,7 +22,7 @@ TOO_LONG = "a call of such sizes would take it more than 5 seconds"
 
 @dataclass
 class Clock:
-    """Stands still but for the calls of a right function, which take these seconds: of any work, and where it is new."""
+    """Stands still but for the calls of a right function: their seconds by work, and those of sizes that are new."""
 
     seconds_of_work: float = 0.0
     compiling: float = 0.0

@@ -240,8 +240,14 @@ class Evaluator:
 
     @cached_property
     def _variants(self) -> dict[str, Evaluator]:
-        names = self.subject.declaration.variants
-        return {name: Evaluator(self.subject.variant(name), self.dtype, self.conventions) for name in names}
+        return {name: self._evaluator_of(self.subject.variant(name)) for name in self.subject.declaration.variants}
+
+    def _evaluator_of(self, subject: Subject) -> Evaluator:
+        """An evaluator of a variant, which shares this one's archive if it is held to the same."""
+        alone = Evaluator(subject, self.dtype, self.conventions)
+        if alone.shared_by != self.shared_by:
+            return alone
+        return Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
 
     def made(self, form: str) -> Evaluator:
         """The same evaluator for a form that attnspec makes of the subject itself."""

@@ -23,6 +23,10 @@ OPTIONS = (
     "--disable-sync --no-first-run --window-size=1280,900")
 
 
+LOADING = 60
+"""Seconds that a page may take until all of it is there."""
+
+
 @contextmanager
 def chromium(profile: Path) -> Iterator[Chrome]:
     """A browser that keeps what it keeps in the folder `profile`, and its log of complaints."""
@@ -49,7 +53,16 @@ def open_page(browser: Chrome, page: Path, *, width: int = 1280, theme: str = "l
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not script})
     browser.get("about:blank")
     browser.get(page.as_uri() + fragment)
+    _wait_for_all(browser)
     return browser
+
+
+def _wait_for_all(browser: Chrome) -> None:
+    """The driver may come back before; it waits by script, too, which a page may be forbidden to run."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, LOADING).until(
+        lambda opened: evaluate(opened, "location.protocol + document.readyState") == "file:complete")
 
 
 def evaluate(browser: Chrome, expression: str) -> Any:  # noqa: ANN401  (whatever the page answers)
