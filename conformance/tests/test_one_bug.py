@@ -167,6 +167,19 @@ def located(failure: Outcome, text: str, case: str = "") -> Outcome:
     return replace(failure, evidence=replace(seen, located=text, case=case or seen.case))
 
 
+@pytest.mark.parametrize(("others", "says"), [
+    (["", "no small test input shows it"], "fails where S ≥ 65, with causal and scale"),
+    (["the answer is wrong here, and right once causal is left out"], "fails where S ≥ 65"),
+    (["a query attends to keys that the mask hides (mask)"], "fails where S ≥ 65")])
+def test_keywords_without_which_it_is_right_stand_beside_the_sizes(others: list[str], says: str) -> None:
+    needed = "the answer is not finite here, and right once causal or scale is left out"
+    failed = [located(failure, text) for failure, text in
+              zip(begun(*["S ≥ 65"] * (1 + len(others))), [needed, *others], strict=True)]
+    [group] = explanations(failed)
+    assert group.cause
+    assert group.cause.says == says
+
+
 def test_what_begins_at_a_size_is_the_fault_of_the_stage_that_is_blamed() -> None:
     fault = Likeness("window_left_one_wider", "window", "A window keeps one key more.", "", 2, 2)
     one, [other] = outcome(Verdict.VIOLATED, "a.x", seen=replace(SEEN, like=(fault,))), begun("S ≥ 5")

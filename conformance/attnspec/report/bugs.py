@@ -26,6 +26,9 @@ _MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the
 ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
+SEEN_TO_FAIL = ("fails where ", "fails at ")
+"""How a cause begins that is but the sizes at which answers are wrong."""
+
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
 _DEFINITION = "definition"
 OF_LAYOUT: Mapping[str, LikelyCause] = dict.fromkeys(
@@ -54,7 +57,19 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    return tuple(map(_clearest_first, claimed(joined(found), [failure for failure, _ in left])))
+    whole = claimed(joined(found), [failure for failure, _ in left])
+    return tuple(_clearest_first(_with_its_keywords(group)) for group in whole)
+
+
+def _with_its_keywords(group: Explained) -> Explained:
+    """The keywords without which the answers are right, said beside the sizes at which they are wrong."""
+    if group.cause is None or not group.cause.says.startswith(SEEN_TO_FAIL):
+        return group
+    located = [each.evidence.located for each in group.failures if each.evidence]
+    needed = {" and ".join(_needed(each)) for each in located if each and not each.startswith(UNLOCATED)}
+    if len(needed) != 1 or "" in needed:
+        return group
+    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {needed.pop()}"))
 
 
 def likely(failures: Sequence[Outcome]) -> Explained | None:
@@ -200,9 +215,13 @@ def _named(sentence: str) -> LikelyCause:
 
 def _features(located: str) -> Iterator[LikelyCause]:
     """Each keyword that may be left out: other failures may need one of them alone."""
-    if found := _LEFT_OUT.fullmatch(located):
-        yield from (LikelyCause(f"the answer is right once {name} is left out")
-                    for name in found["keywords"].split(" or "))
+    yield from (LikelyCause(f"the answer is right once {name} is left out") for name in _needed(located))
+
+
+def _needed(located: str) -> list[str]:
+    """The keywords of which the answer is right without any one."""
+    found = _LEFT_OUT.fullmatch(located)
+    return found["keywords"].split(" or ") if found else []
 
 
 def _raised(sentence: str) -> str:
