@@ -69,7 +69,7 @@ class Evaluator:
         self._given = conventions
         self._answers: Memory[Answer] = Memory()
         self._archive = archive or Archive()
-        self._pace = 0.0
+        self._pace = self._slowest = 0.0  # of the last large call, and of the slowest one that was made again
         self._made: dict[str, Evaluator] = {}
         self._ranges: list[tuple[Most, ...]] = []
 
@@ -137,8 +137,9 @@ class Evaluator:
     def _ask(self, problem: AnyProblem) -> Answer:
         answer, seconds = self._timed(problem)
         if (size := work(problem.sizes)) >= TELLING:
-            if seconds > max(COLD, 2 * self.seconds(problem.sizes)):
+            if seconds > max(COLD, 2 * self._slowest * size):
                 seconds = self._timed(problem)[1]
+                self._slowest = max(self._slowest, seconds / size)
             self._pace = seconds / size
         return answer
 
