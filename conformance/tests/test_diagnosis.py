@@ -200,6 +200,20 @@ def test_keywords_that_spoil_a_case_together_are_told() -> None:
     assert said.located == "the answer is not finite here, and right once mask or causal is left out"
 
 
+@pytest.mark.parametrize(("spoils", "needed"), [
+    (lambda scale: scale < 0, "causal or a scale ≤ 0"), (lambda scale: abs(scale) > 1e-9, "causal or scale")],
+    ids=["negative", "any"])
+def test_a_scale_that_is_not_positive_is_told_from_any(spoils: Callable[[float], bool], needed: str) -> None:
+    def answer(call: HandedOver) -> Array | tuple[Array, ...]:
+        found = attention(call)
+        output = found[0] if isinstance(found, tuple) else found
+        output[:] += np.float32(np.nan if call.causal and call.scale is not None and spoils(call.scale) else 0)
+        return found
+
+    said = diagnosed(own(answer), clause="scale.explicit", among=())
+    assert said.located == f"the answer is not finite here, and right once {needed} is left out"
+
+
 def test_a_layer_that_attends_to_itself_alone_is_diagnosed_too() -> None:
     found = diagnosed(load("numpy/msa"), clause="masking.hidden_nan_is_irrelevant", among=())
     assert found.located == "the answer is not finite here, and right once mask is left out"

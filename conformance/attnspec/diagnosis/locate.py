@@ -134,10 +134,19 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
     if sight and not sight.is_right:
         without = {name: reader.look(problem.but(**{each: OFF[each] for each in (name, BESIDE.get(name, name))}))
                    for name in LEFT_OUT if name in problem.keywords}
-        needed = [name for name, other in without.items() if other and other.is_right]
+        needed = [_narrowed(reader, problem, name) for name, other in without.items() if other and other.is_right]
         what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
         if needed:
             yield f"{SPOILT}{what} here, and right once {' or '.join(needed)} is left out"
+
+
+def _narrowed(reader: Reader, problem: Problem, name: str) -> str:
+    """The keyword; if it is a number that is not positive, and a positive one is answered rightly, that."""
+    value = getattr(problem, name)
+    if not isinstance(value, float) or value > 0:
+        return name
+    positive = reader.look(problem.but(**{name: abs(value) or 1.0}))
+    return f"a {name} ≤ 0" if positive and positive.is_right else name
 
 
 def _repeated(reader: Reader) -> Iterator[str]:
