@@ -101,7 +101,7 @@ FAULTS = (
           "a scale that bfloat16 cannot hold, such as D = 48", staged(scale=lambda work: _rounded(work, BFLOAT16))),
     Fault("scale_rounded_to_float16", Stage.SCALE, "The scale is stored in the dtype of the model.",
           "a scale that float16 cannot hold, such as D = 48", staged(scale=lambda work: _rounded(work, FLOAT16))),
-    Fault("scale_absolute", Stage.SCALE, "A negative scale gives NaN: it is split into two square roots.",
+    Fault("scale_absolute", Stage.SCALE, "A negative scale is used as if it were positive.",
           "a negative scale", staged(scale=lambda work: abs(sound.scale(work)))),
     Fault("scale_zero_is_default", Stage.SCALE, "A scale of 0 is replaced by the default: `scale or default`.",
           "scale = 0",
