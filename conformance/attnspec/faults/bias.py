@@ -99,7 +99,7 @@ FAULTS = (
     Fault("bias_averaged_over_heads", Stage.BIAS, "Relative positions are shared, so the heads' biases are averaged.",
           "a bias with H > 1",
           staged(add_bias=_changed(lambda bias, _: bias.mean(axis=1, keepdims=True)))),
-    Fault("bias_heads_reversed", Stage.BIAS, "Slopes are made in falling order and used in rising order.",
+    Fault("bias_heads_reversed", Stage.BIAS, "The heads use the bias in reverse order.",
           "a bias with H > 1", staged(add_bias=_changed(lambda bias, _: bias[:, ::-1])),
           link="https://github.com/lucidrains/x-transformers/pull/85"),
     Fault("bias_last_key_lost", Stage.BIAS, "The bias table is one column short.", "a bias",

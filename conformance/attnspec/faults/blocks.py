@@ -241,6 +241,8 @@ def of_size(size: int) -> tuple[Fault, ...]:
 
 def _resized(fault: Fault, size: int, how: str, stages: Mapping[str, Callable[..., Array]]) -> Fault:
     story = _NUMBER.sub(str(size), fault.story)
+    if how:
+        story = f"In the last, shorter block alone: {story[0].lower()}{story[1:]}"
     return replace(fault, name=f"{fault.name}@{size}{how}", story=story, make=staged(**stages))
 
 

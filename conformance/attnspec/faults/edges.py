@@ -126,7 +126,7 @@ TAILS = (
           "An odd last output feature is not written: they are written in pairs.", "Dv odd",
           staged(finish=_even_values)),
     Fault("value_beyond_width_lost", Stage.TAILS,
-          "Output features beyond D are lost: the output is as wide as the queries.", "Dv > D",
+          "Output features beyond D stay zero: only as many as D are written.", "Dv > D",
           staged(finish=_as_wide_as_queries), link="https://github.com/pytorch/pytorch/issues/176767"),
     Fault("rows_of_tail_unwritten", Stage.TAILS, "The last, partial tile of rows is never written.",
           "T > 16, not a multiple of 16", staged(finish=_rows_written)),

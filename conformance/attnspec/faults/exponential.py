@@ -127,7 +127,7 @@ FAULTS = (
           staged(logits=_clipped)),
     Fault("logits_softcap_50", Stage.LOGITS, "A soft cap of 50 is left on.", "logits of some tens",
           staged(logits=_capped)),
-    Fault("logits_softcap_after_mask", Stage.LOGITS, "The soft cap is applied after the mask: -inf becomes -50.",
+    Fault("logits_softcap_after_mask", Stage.LOGITS, "A soft cap of 50 is left on, after the mask: -inf becomes -50.",
           "masked keys, and visible logits of some tens", staged(hide=_capped_after_mask),
           link="https://github.com/onnx/onnx/issues/7865"),
     Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.", "logits other than 0 and ±1",

@@ -250,7 +250,7 @@ FAULTS = (
            f"{_G}nkalyanv99/UNI-D2/pull/6"),
     _fault("rotary_positions_in_tf32", "The angles are a matrix product, whose inputs are cut off to TF32.",
            "positions from 2,049 on", staged_rotation(angles=_product_in_tf32), f"{_HF}issues/48428"),
-    _fault("rotary_first_head_only_for_one_token", "Of a single token only the first head is turned.",
+    _fault("rotary_first_head_only_for_one_token", "Of a single token only the batch's very first head is turned.",
            "T = 1, several heads", staged_rotation(turn=_first_head_of_one), f"{_G}oxiglade/mlx-rs/issues/359"),
     _fault("rotary_width_ignored", "All features are turned.", "a rotary width below D",
            staged_rotation(take=_everything)),

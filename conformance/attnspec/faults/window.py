@@ -113,7 +113,7 @@ FAULTS = (
     Fault("window_ignored", Stage.WINDOW, "The window is accepted and never used.", _ANY,
           staged(near=_everything), link=f"{_HF}pull/35691"),
     Fault("window_ignored_when_alone", Stage.WINDOW,
-          "The window is dropped where there is neither a mask nor the causal flag.",
+          "The window is dropped where there is no mask, no bias and no causal flag.",
           f"{_ANY}, without mask, bias and causal flag", staged(near=_dropped_if(_bare)),
           link="https://github.com/jax-ml/jax/issues/32300"),
     Fault("window_left_one_wider", Stage.WINDOW, "A window of W keys is cut at W, which keeps W + 1.",
