@@ -242,7 +242,7 @@ FAULTS = (
           _ANY, around(_overwrites)),
     Fault("past_empty_gives_zeros", Stage.PAST_KEY, "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
-    invariance.fault("past_in_pages", "Past keys are added up page by page, new ones one by one.",
+    invariance.fault("past_in_pages", "Past keys are added up in pages of four, all new ones as one part.",
                      "a past of some keys", invariance.in_parts(_past_in_pages), Stage.PAST_KEY),
     invariance.fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
                      invariance.in_parts(_past_apart), Stage.PAST_KEY),

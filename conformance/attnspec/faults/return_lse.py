@@ -126,7 +126,7 @@ FAULTS = (
           staged(lse=_maximum_forgotten)),
     Fault("lse_maximum_alone", Stage.RETURN_LSE, "The running maximum is returned for the log-sum-exp.", _ANY,
           staged(lse=_maximum_alone)),
-    Fault("lse_negated", Stage.RETURN_LSE, "What the backward pass subtracts is returned.", _ANY,
+    Fault("lse_negated", Stage.RETURN_LSE, "The log-sum-exp comes back with the opposite sign.", _ANY,
           staged(lse=_of(lambda lse: -lse))),
     Fault("lse_without_logarithm", Stage.RETURN_LSE, "The sum itself is returned.", _ANY, staged(lse=_sum)),
     Fault("lse_of_mean", Stage.RETURN_LSE, "The mean of the exponentials is taken for their sum.", "S > 1",

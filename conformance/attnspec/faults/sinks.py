@@ -129,7 +129,7 @@ FAULTS = (
           staged(join=_of(lambda sinks, work: sinks * sound.scale(work)))),
     Fault("sinks_in_base_two", Stage.SINKS, "The exponential is 2^x, and the sinks are not multiplied by log2(e).",
           "sinks other than 0", staged(join=_of(lambda sinks, _: sinks * np.log(2)))),
-    Fault("sinks_negated", Stage.SINKS, "The sinks are subtracted from the logits instead.", "sinks other than 0",
+    Fault("sinks_negated", Stage.SINKS, "The sinks are taken with the opposite sign.", "sinks other than 0",
           staged(join=_of(lambda sinks, _: -sinks))),
     Fault("sinks_exponentiated", Stage.SINKS, "The sinks are taken for exponentials, not for logits.", _ANY,
           staged(join=_of(lambda sinks, _: np.log(np.maximum(np.abs(sinks), 1e-30))))),

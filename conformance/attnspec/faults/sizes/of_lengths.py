@@ -85,7 +85,7 @@ OF_SPLITS = (
     Family("size_decoding_splits", "blocks", "splits are merged without their maxima",
            "Decoding in two passes forgets the maxima of the first.", SPLITS, (_ONE_QUERY, above("S"))),
     Family("size_decoding_keys_lost", "blocks", "keys beyond the first tile are lost",
-           "The decoding kernel launches one split too few.", SPLITS, (_ONE_QUERY, above("S"))),
+           "The decoding kernel reads the first split of the keys only.", SPLITS, (_ONE_QUERY, above("S"))),
     Family("size_decoding_tail_counted", "blocks", "padding counts with logit 0",
            "The decoding kernel counts the padding of the last split.", SPLITS, (_ONE_QUERY, partial("S"))),
     Family("size_decoding_next_head", "heads", "the last block is of the next head",

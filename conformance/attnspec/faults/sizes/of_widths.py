@@ -112,7 +112,7 @@ OF_GRIDS = (
            "If there are many keys, key heads are tiled over the query heads instead of repeated.", (0,),
            (above("G", SHARING), above("Hkv", (1,)), above("S", BLOCKS))),
     Family("size_groups_off_by_one", "heads", "the last of a group has the next group's keys",
-           "Packed groups begin one head late.", (0,),
+           "Packed groups begin one head early.", (0,),
            (above("G", SHARING), above("Hkv", (1,)), above("T", BLOCKS))),
     Family("size_key_heads_clamped", "heads", "key heads are clamped",
            "Key heads beyond a fixed number are clamped to the last.", (2, 4, 4, 8), (above("Hkv"), above("G", (1,)))),
