@@ -8,12 +8,11 @@ import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.demand import work
 from attnspec.problems.problem import Sizes
-from attnspec.spec.load import load_spec
-from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import TELLING, Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
+from helpers.law import checks
 from helpers.planted import planted
 
 CLAUSE = "attention.definition"
@@ -45,7 +44,7 @@ class Clock:
 
 def judged(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Tally:
     monkeypatch.setattr("attnspec.trials.evaluator.time", clock)
-    check = compile_spec(load_spec())[CLAUSE]
+    check = checks()[CLAUSE]
     evaluator = Evaluator(planted(clock.passes), DType.FLOAT32)
     return Trial(check, evaluator, Effort.DEFAULT, seed_of(0, check.domain), lambda _: None).hold()
 

@@ -26,7 +26,7 @@ _MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the
 ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
-SEEN_TO_FAIL = ("fails where ", "fails at ")
+_SEEN_TO_FAIL = ("fails where ", "fails at ")
 """How a cause begins that is but the sizes at which answers are wrong."""
 
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
@@ -63,7 +63,7 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
 
 def _with_its_keywords(group: Explained) -> Explained:
     """The keywords without which the answers are right, said beside the sizes at which they are wrong."""
-    if group.cause is None or not group.cause.says.startswith(SEEN_TO_FAIL):
+    if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
     located = [each.evidence.located for each in group.failures if each.evidence]
     needed = {" and ".join(_needed(each)) for each in located if each and not each.startswith(UNLOCATED)}
