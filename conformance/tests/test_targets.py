@@ -11,7 +11,13 @@ from attnspec.cli import main
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Kind
 from attnspec.host import loading
-from attnspec.subjects.outline import class_for_function, file_of_module, no_such_function, public_functions
+from attnspec.subjects.outline import (
+    class_for_function,
+    file_of_module,
+    no_such_function,
+    public_functions,
+    spelled_out,
+)
 from attnspec.subjects.registry import load
 
 MINE = '''
@@ -193,6 +199,18 @@ def test_a_file_is_told_apart_without_running_it(here: Path) -> None:
     assert file_of_module("my_package") == here / "my_package" / "__init__.py"
     assert [public_functions(here / name) for name in ("my_syntax.py", "none.py")] == [[], []]
     assert not {"my_jit", "my_package"} & set(sys.modules)
+
+
+def test_a_file_alone_means_its_only_function(here: Path) -> None:
+    attend = "def attend(q, k, v): ...\n"
+    files = {"one": attend, "helped": "def softmax(x, axis): ...\n" + attend,
+             "two": attend + attend.replace("d(", "d_fast("),
+             "none": "def softmax(x): ...\n", "private": attend.replace("attend", "_attend"), "broken": "def"}
+    for name, text in files.items():
+        (here / f"{name}.py").write_text(text)
+    meant = [spelled_out(f"{name}.py") for name in files]
+    assert meant == ["one.py:attend", "helped.py:attend", "two.py", "none.py", "private.py", "broken.py"]
+    assert [spelled_out(other) for other in ("one", "one.py:x", "nowhere.py")] == ["one", "one.py:x", "nowhere.py"]
 
 
 def test_where_no_name_is_near_a_module_tells_its_own_alone(here: Path) -> None:

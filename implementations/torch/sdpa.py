@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-
-from .compiling import compile_often
 
 try:
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -61,13 +58,6 @@ def sdpa_vmapped(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = No
         return mapped(query, key, value, mask, bias)
 
 
-def sdpa_compiled(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
-                  causal: bool = False, scale: float | None = None) -> Tensor:
-    """Under torch.compile, with shapes left open."""
-    with torch.no_grad():
-        return _compiled()(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
-
-
 def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Tensor, causal: bool,
             scale: float | None) -> Tensor:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), by the kernel that is allowed.
@@ -81,9 +71,3 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Ten
     younger: dict[str, Any] = {**({} if scale is None else {"scale": scale}),
                                **({"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {})}
     return scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, is_causal=causal, **younger)
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> Any:  # noqa: ANN401  (a function that torch made)
-    """Each keyword, dtype and length of one is a graph of its own."""
-    return compile_often(attend, dynamic=True, programs=256)

@@ -25,7 +25,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.installed import look_in
-from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject
+from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject, spelled_out
 from attnspec.subjects.registry import registered
 
 Given: TypeAlias = Any  # an option's value, converted by its type
@@ -200,10 +200,13 @@ def known_targets(plan: Plan) -> None:
 
 
 def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
-    """The targets, with `torch/*`, `fault/*` and the like spelled out. Raises TargetError for one that matches none."""
+    """The targets, with `torch/*`, `fault/*`, `mine.py` and the like spelled out.
+
+    Raises TargetError for a pattern that matches nothing.
+    """
     for target in targets:
         if ":" in target or "*" not in target:
-            yield target
+            yield spelled_out(target)
             continue
         matches = fnmatch.filter(_all_ids(target, implementations), target)
         if not matches:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from attnspec.core.errors import TargetError
-from attnspec.subjects.outline import no_such_subject, public_functions
+from attnspec.subjects.outline import no_such_subject, only_function
 
 FUNCTION = "attend"
-"""How a kernel's function is called, unless its file has one function alone."""
+"""How a kernel's function is called, unless its file has one function alone that takes what attention takes."""
 
 DIGITS = 16
 """Of the digest of a file."""
@@ -23,7 +23,7 @@ def kernels(named: Iterable[str], function: str = "") -> Iterator[str]:
     """The targets that are meant, in the order in which they are named; those of a folder or a pattern by name.
 
     A file of targets ends in .txt, has one on each line, and is read from the working directory; `#` begins a comment.
-    function: what is judged of files for which no function is named; empty: `attend`, or the only one that there is.
+    function: what is judged of files for which no function is named; empty: the only one that there is, or `attend`.
     Raises TargetError for what is empty or nowhere.
     """
     for target in named:
@@ -64,16 +64,10 @@ def _matching(pattern: str) -> list[Path]:
 
 
 def _of_files(files: Iterable[Path], named: str, function: str) -> Iterator[str]:
-    found = [f"{file}:{function or _function_of(file)}" for file in files]
+    found = [f"{file}:{function or only_function(file) or FUNCTION}" for file in files]
     if not found:
         raise TargetError(f"{named!r} names no kernel: there is no Python file.")
     yield from found
-
-
-def _function_of(file: Path) -> str:
-    """The function of a file that is not run to find out."""
-    names = public_functions(file)
-    return names[0] if len(names) == 1 else FUNCTION
 
 
 def file_digest(target: str) -> str:

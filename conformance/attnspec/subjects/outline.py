@@ -141,13 +141,30 @@ def public_functions(file: Path) -> list[str]:
 
     Functions, and what is made of them (`attend = jax.jit(_attend)`) or of the file's own classes.
     """
+    return [name for names in _public(file) for name in names]
+
+
+def only_function(file: Path) -> str:
+    """The one public function of a file that takes enough for attention; "" where there is none, or a choice."""
+    taking, _ = _public(file)
+    return taking[0] if len(taking) == 1 else ""
+
+
+def spelled_out(target: str) -> str:
+    """`mine.py` as `mine.py:attend` where that is the only function that can be meant; any other target as it is."""
+    only = only_function(Path(target)) if target.endswith(".py") else ""
+    return f"{target}:{only}" if only else target
+
+
+def _public(file: Path) -> tuple[list[str], list[str]]:
+    """The file's public names that can be called: what may be attention, and functions with too few parameters."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return []
+        return [], []
     names = [name for name in dict.fromkeys(_callables(tree)) if not name.startswith("_")]
     helpers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _takes_less(node.args)}
-    return sorted(names, key=helpers.__contains__)
+    return [name for name in names if name not in helpers], [name for name in names if name in helpers]
 
 
 def _takes_less(given: ast.arguments) -> bool:
