@@ -112,7 +112,7 @@ FAULTS = (
     Fault("slopes_signed", Stage.ALIBI_SLOPES, "The distance has a sign: keys ahead are raised.",
           "keys ahead of a query, so no causal flag", staged(slope=_by(lambda work: -serving.ahead(work)))),
     Fault("slopes_by_row", Stage.ALIBI_SLOPES, "The slope is read at the index of the row instead of the head.",
-          "heads with unequal slopes, T > 1", staged(slope=_of(_by_row))),
+          _UNEQUAL, staged(slope=_of(_by_row))),
     Fault("slopes_by_entry", Stage.ALIBI_SLOPES, "The slope is read at the index of the batch entry.", _UNEQUAL,
           staged(slope=_of(lambda slopes, _: np.take_along_axis(
               slopes, np.arange(len(slopes))[:, None] % slopes.shape[1], axis=1) * np.ones_like(slopes)))),
@@ -123,7 +123,7 @@ FAULTS = (
     Fault("slopes_reversed", Stage.ALIBI_SLOPES, "The heads have the slopes in reverse.", _UNEQUAL,
           staged(slope=_of(lambda slopes, _: slopes[:, ::-1])), link=f"{_G}lucidrains/x-transformers/pull/85"),
     Fault("slopes_of_first_entry", Stage.ALIBI_SLOPES, "All batch entries have the slopes of the first.",
-          "slopes (B,H)", staged(slope=_of(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
+          "batch entries with unequal slopes", staged(slope=_of(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
     Fault("slopes_zero_is_default", Stage.ALIBI_SLOPES, "A slope of 0 is taken for none, and a usual one is used.",
           "a slope of 0", staged(slope=_of(lambda slopes, _: np.where(
               slopes == 0, np.exp2(-8 * np.arange(1, slopes.shape[1] + 1) / slopes.shape[1]), slopes)))),

@@ -122,11 +122,11 @@ FAULTS = (
           "a bias with T = 1",
           staged(take=_dropped_if(lambda call: call.query.shape[2] == 1))),
     Fault("bias_rounded_to_bfloat16", Stage.BIAS, "The bias is stored in bfloat16.",
-          "float32 or float16, a bias that bfloat16 cannot hold",
+          "a bias that bfloat16 cannot hold",
           staged(add_bias=_changed(lambda bias, _: through(bias, BFLOAT16))),
           equivalents={DType.BFLOAT16: "a bias in bfloat16 is in bfloat16 already"}),
     Fault("bias_sum_in_float16", Stage.BIAS, "Logits and bias are added in float16.",
-          "logits that float16 cannot hold",
+          "a bias, and logits that float16 cannot hold with it",
           staged(add_bias=lambda logits, work: through(sound.add_bias(logits, work), FLOAT16)
                  if work.bias is not None else logits)),
 )

@@ -135,7 +135,7 @@ def _leaking(weights: Array, work: Work) -> Array:
 
 
 def _clears(call: HandedOver) -> Answer:
-    """Once all is computed, the last page of the first entry is given back, and filled with zeros."""
+    """Once all is computed, the first page of the first entry is given back, and filled with zeros."""
     answer = attention(call)
     if table := table_of(call):
         call.key[table.pages[0, 0]] = 0
@@ -192,7 +192,7 @@ FAULTS = (
     _fault("pages_all_fetched", "All pages that the table names are fetched, also beyond an entry's keys.",
            "numbers that no page has", "local-inference-lab/b12x/issues/156", gather=_every_number),
     _fault("pages_causal_from_the_end", "The last query stands at the end of the table.",
-           "the causal flag, and a table that does not end at the last query", start=_from_the_end),
+           "what counts from a query's place, and a table that does not end at the last query", start=_from_the_end),
     _fault("pages_zero_times_content", "What unused slots hold is multiplied by a weight of 0.",
            "NaN in slots that hold no key", gather=gathered(lambda table: (
                table.pages[:, table.places // table.slots] % table.most,

@@ -194,7 +194,8 @@ FAULTS = (
     Fault("blocks_tail_counted", Stage.BLOCKS, "The last block is padded with zero keys that are not masked.",
           "S not a multiple of 16", staged(softmax=_tail_counted), link="https://github.com/ggml-org/llama.cpp/pull/29034"),
     Fault("blocks_tail_repeated", Stage.BLOCKS, "Indices past the end are clamped to the last key.",
-          "S not a multiple of 16", staged(softmax=_tail_repeated), link="https://github.com/NVIDIA/Megatron-LM/issues/132"),
+          "S > 1, not a multiple of 16", staged(softmax=_tail_repeated),
+          link="https://github.com/NVIDIA/Megatron-LM/issues/132"),
     Fault("blocks_keys_after_64_lost", Stage.BLOCKS, "Keys after the first 64 are lost: there is one tile only.",
           "S > 64",
           staged(softmax=_of_first_tile)),
@@ -224,7 +225,7 @@ _SIZED: Mapping[str, Mapping[str, Callable[..., Array]]] = {
     "blocks_mask_of_first": {"masked": _mask_of_first_block}, "blocks_late_values": {"mix": _late_values},
     **{name: {"softmax": online} for name, online in _RESCALES.items()}}
 """By name, the stage that goes by a block's size."""
-_NUMBER = re.compile(r"\b(16|64)\b")  # the size in a story
+_NUMBER = re.compile(r"\b(16|32|64)\b")  # in a story or a reach: the size, or twice the size
 
 
 def of_size(size: int) -> tuple[Fault, ...]:
@@ -240,10 +241,17 @@ def of_size(size: int) -> tuple[Fault, ...]:
 
 
 def _resized(fault: Fault, size: int, how: str, stages: Mapping[str, Callable[..., Array]]) -> Fault:
-    story = _NUMBER.sub(str(size), fault.story)
+    story, reach = _in_numbers(fault.story, size), _in_numbers(fault.reach, size)
     if how:
         story = f"In the last, shorter block alone: {story[0].lower()}{story[1:]}"
-    return replace(fault, name=f"{fault.name}@{size}{how}", story=story, make=staged(**stages))
+        reach = reach.replace(f"S > {size}", f"S > {size}, not a multiple of {size}")
+        reach = reach.replace("not in the first block", "in the last block")
+    return replace(fault, name=f"{fault.name}@{size}{how}", story=story, reach=reach, make=staged(**stages))
+
+
+def _in_numbers(text: str, size: int) -> str:
+    """A story or a reach with the numbers of this size."""
+    return _NUMBER.sub(lambda found: str(2 * size if found[0] == "32" else size), text)
 
 
 def _with_size(step: Callable[..., Array], size: int) -> Callable[..., Array]:

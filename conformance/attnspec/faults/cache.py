@@ -18,8 +18,9 @@ from attnspec.faults.staged import Attend, around
 
 _ANY, _TWICE = "a past", "a past that came in two calls and more"
 _SEVERAL = "a past and several queries"
-_PLACED = "a past, together with what counts from a query's place"
 _RING = "a past, together with a window that is bounded to the left"
+_BY_PLACE = "together with what counts from a query's place"
+_PLACED = f"{_ANY}, {_BY_PLACE}"
 _G = "https://github.com/"
 _LIMITED = Limits(grouped=True, broadcasts=True, cache=wrong.CAPACITY)
 
@@ -32,8 +33,8 @@ def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], link: 
 
 
 _STORED = (
-    _fault("keeps_new_only", "The cache that is handed back holds the new keys alone.", _TWICE,
-           decoder(wrong.new_only)),
+    _fault("keeps_new_only", "The cache that is handed back holds zeros for all keys but those of its own call.",
+           _TWICE, decoder(wrong.new_only)),
     _fault("keeps_first_call_only", "Only the prompt is stored; what is decoded is not.", _TWICE,
            decoder(storing(wrong.never_written))),
     _fault("first_token_lost", "The first position is never written to the cache.", _ANY, decoder(wrong.first_lost),
@@ -75,12 +76,12 @@ _READ = (
 _COUNTED = (
     _fault("counts_calls", "A query's own place is the number of calls so far.", _PLACED,
            decoder(behind=wrong.at(lambda held: len(held.ends)))),
-    _fault("place_of_prompt", "A query's own place is that behind the first call.", f"{_TWICE}; {_PLACED}",
+    _fault("place_of_prompt", "A query's own place is that behind the first call.", f"{_TWICE}, {_BY_PLACE}",
            decoder(behind=wrong.at(lambda held: held.ends[0]))),
     _fault("place_restarts", "Each call counts places from 0.", _PLACED, decoder(behind=wrong.at(lambda _: 0)),
            "pytorch/executorch/pull/21749"),
     _fault("place_restarts_for_chunks", "A single query has the right place, a chunk counts from 0.",
-           f"{_SEVERAL}; {_PLACED}", decoder(behind=wrong.at_for_chunks)),
+           f"{_SEVERAL}, {_BY_PLACE}", decoder(behind=wrong.at_for_chunks)),
     _fault("place_one_late", "A query's own place is one too far.", _PLACED,
            decoder(behind=wrong.at(lambda held: held.count + 1))),
     _fault("causal_first_call_only", "The causal flag is heeded only where there is no cache.",
@@ -98,12 +99,13 @@ _COUNTED = (
 )
 
 _RINGS = (
-    _fault("ring_rolls_early", "A ring forgets the oldest key one step early.", _RING,
+    _fault("ring_rolls_early", "A ring forgets the oldest key one step early.",
+           f"{_RING} by no more keys than are past",
            decoder(behind=wrong.near_by(wrong.rolls_early))),
     _fault("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
            f"{_RING}, and several queries", decoder(behind=wrong.near_by(wrong.chunk_overwrites))),
     _fault("ring_clamped", "Where a ring is full, each key is written over the last slot.",
-           f"{_RING}, twice as long as it", decoder(behind=wrong.near_by(wrong.clamped))),
+           f"{_RING}, shorter than the past", decoder(behind=wrong.near_by(wrong.clamped))),
     _fault("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
            f"{_RING}, and several queries", decoder(behind=wrong.near_by(wrong.whole_chunk)),
            "pytorch/executorch/pull/22285"),
@@ -114,8 +116,8 @@ _STATES = (
            wrong.one_buffer),
     _fault("not_cleared", "A sequence that begins finds a slot of the one before taken.", "a sequence after another",
            wrong.not_cleared),
-    _fault("one_counter_for_all", "Tokens are counted for all sequences together.",
-           f"two sequences by turns; {_PLACED}", wrong.one_counter),
+    _fault("one_counter_for_all", "All sequences share one counter of tokens, which restarts with each new sequence.",
+           f"two sequences by turns, {_BY_PLACE}", wrong.one_counter),
     _fault("grows_in_place", "The caller's cache grows, though it is declared to stay as it was.",
            "a cache that is continued twice", decoder(wrong.in_place)),
     _fault("writes_to_used_cache", "The new cache is made in the old one's buffer, whose last slot is written to.",

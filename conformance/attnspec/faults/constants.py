@@ -16,7 +16,9 @@ from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 LOWEST_HALF = -65504.0
-_ATTACK = "visible logits far below zero, at the constant or below it"
+_EMPTY = "a row that sees no key"
+_ATTACK = f"visible logits far below zero, at the constant or below it; or {_EMPTY}"
+_HIDDEN = "a hidden key"
 _HALF = "https://github.com/google/flax/issues/982"
 
 
@@ -100,26 +102,26 @@ FAULTS = (
           staged(hide=_replaced_by(-1e9)), link=_HALF),
     Fault("mask_constant_half_lowest", Stage.MASK, "Masked logits are set to float16's lowest number in any dtype.",
           _ATTACK, staged(hide=_replaced_by(LOWEST_HALF))),
-    Fault("mask_adds_100", Stage.MASK, "-100 is added to masked logits.", "masked logits about 100 above visible ones",
-          staged(hide=_lowered_by(-100.0))),
+    Fault("mask_adds_100", Stage.MASK, "-100 is added to masked logits.",
+          f"masked logits about 100 above visible ones, or {_EMPTY}", staged(hide=_lowered_by(-100.0))),
     Fault("mask_adds_1e4", Stage.MASK, "(1 - mask) · -1e4 is added, as in the first BERT.",
-          "masked logits about 1e4 above visible ones", staged(hide=_lowered_by(-1e4))),
-    Fault("mask_adds_1e9", Stage.MASK, "(1 - mask) · -1e9 is added.", "masked logits about 1e9 above visible ones",
-          staged(hide=_lowered_by(-1e9))),
+          f"masked logits about 1e4 above visible ones, or {_EMPTY}", staged(hide=_lowered_by(-1e4))),
+    Fault("mask_adds_1e9", Stage.MASK, "(1 - mask) · -1e9 is added.",
+          f"masked logits about 1e9 above visible ones, or {_EMPTY}", staged(hide=_lowered_by(-1e9))),
     Fault("mask_adds_half_lowest", Stage.MASK, "float16's lowest number is added in any dtype.",
-          "masked logits about 1e5 above visible ones", staged(hide=_lowered_by(LOWEST_HALF))),
+          f"masked logits about 65,500 above visible ones, or {_EMPTY}", staged(hide=_lowered_by(LOWEST_HALF))),
     Fault("mask_added_as_number", Stage.MASK, "A boolean mask is added to the logits: True counts as +1.",
-          "any mask with a masked key", staged(hide=_added_as_number),
+          _HIDDEN, staged(hide=_added_as_number),
           link="https://github.com/huggingface/transformers/pull/41443"),
     Fault("mask_multiplied_into_logits", Stage.MASK, "Logits are multiplied by the mask: 0 instead of -inf.",
-          "any mask with a masked key", staged(hide=_multiplied),
+          _HIDDEN, staged(hide=_multiplied),
           link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),
     Fault("mask_after_softmax", Stage.MASK, "The weights are masked after the softmax and not normalised again.",
-          "any mask with a masked key", staged(hide=_unmasked, weigh=_cut)),
+          _HIDDEN, staged(hide=_unmasked, weigh=_cut)),
     Fault("mask_hidden_counted_as_one", Stage.MASK, "Masked keys stay in the denominator with logit 0.",
-          "any mask with a masked key", staged(softmax=_hidden_counted_as_one)),
+          _HIDDEN, staged(softmax=_hidden_counted_as_one)),
     Fault("mask_overflows_twice", Stage.MASK, "The lowest number is added for the mask and again for the triangle.",
-          "causal together with a mask, a row that sees nothing", staged(hide=_overflowing),
+          _EMPTY, staged(hide=_overflowing),
           link="https://github.com/NVIDIA-NeMo/Automodel/pull/2658"),
     Fault("hidden_row_nan", Stage.MASK,
           "A fully masked row is divided by its sum, 0, and becomes NaN; zeros are declared.",

@@ -100,7 +100,7 @@ FAULTS = (
           "float32, float64",
           staged(scale=lambda work: sound.scale(work) * 1.000001), equivalents=_HALVES),
     Fault("scale_root_in_float32", Stage.SCALE, "The root is held in a float32 tensor that no conversion reaches.",
-          "float64 and D no power of four", staged(scale=_float32_root),
+          "float64, the default scale, D no power of four", staged(scale=_float32_root),
           equivalents=dict.fromkeys((DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), _IS_FLOAT32)),
     Fault("exp_log2e_short", Stage.SOFTMAX, "exp2(x · 1.443): log2(e) is typed with four digits.",
           "logits that differ", staged(softmax=_base_two(1.443))),

@@ -130,7 +130,8 @@ def _largest_kept(weights: Array, work: Work) -> Array:
     return np.where(is_top, weights * weights.dtype.type(_rescaled(work.dropout_rate)), dropped)
 
 
-ANY = "a dropout rate above 0"
+_ABOVE = "a dropout rate above 0"
+ANY = f"{_ABOVE} and below 1"
 
 
 def _fault(name: str, story: str, reach: str = ANY, link: str = "", **stages: Callable[..., Array]) -> Fault:
@@ -141,13 +142,14 @@ FAULTS = (
     _fault("not_rescaled", "What is kept is not divided by one minus the rate.", drop=_drop(lambda _: 1.0)),
     _fault("rescaled_twice", "What is kept is divided in the kernel and after it.",
            drop=_drop(lambda rate: _rescaled(rate) ** 2)),
-    _fault("rescaled_by_rate", "What is kept is divided by the rate.", link="https://github.com/NVIDIA/apex/pull/816",
+    _fault("rescaled_by_rate", "What is kept is divided by the rate.", "a rate other than 0, 1/2 and 1",
+           link="https://github.com/NVIDIA/apex/pull/816",
            drop=_drop(lambda rate: 1 / rate)),
     _fault("multiplied_by_keep", "What is kept is multiplied by one minus the rate, as evaluation once was.",
            drop=_drop(lambda rate: 1 - rate)),
     _fault("gain_off", "The factor of what is kept is a hundredth too small.",
            drop=_drop(lambda rate: _rescaled(rate) * 0.99)),
-    _fault("gain_coarse", "The factor of what is kept comes from a table of eight bits.", drop=_coarse),
+    _fault("gain_coarse", "The factor of what is kept is about 3 % too small, as from a coarse table.", drop=_coarse),
     _fault("rate_is_keep", "The rate is taken for the probability of being kept.", "a rate other than 0, 1/2 and 1",
            drop=_drop(lambda rate: 1 / rate, lambda rate: 1 - rate)),
     _fault("rate_is_keep_unscaled", "Weights are dropped with one minus the rate, and scaled for the rate.",
@@ -161,10 +163,10 @@ FAULTS = (
            drop=_drop(_rescaled, lambda rate: rate + 8 / 256)),
     _fault("before_softmax", "Logits are dropped before the softmax, which makes the rest sum to one.",
            softmax=_before_softmax, drop=lambda weights, _: weights),
-    _fault("logits_to_zero", "Logits are dropped before the softmax, to 0.", softmax=_logits_to_zero,
+    _fault("logits_to_zero", "Logits are dropped before the softmax, to 0.", _ABOVE, softmax=_logits_to_zero,
            drop=lambda weights, _: weights),
     _fault("renormalised", "What is kept is divided by its sum.", drop=_renormalised),
-    _fault("ignored", "The rate is accepted and nothing is dropped.", drop=lambda weights, _: weights),
+    _fault("ignored", "The rate is accepted and nothing is dropped.", _ABOVE, drop=lambda weights, _: weights),
     _fault("on_output", "The output is dropped, not the weights.", drop=lambda weights, _: weights,
            finish=_of_output),
     _fault("on_values", "The values are dropped, not the weights.", drop=lambda weights, _: weights, mix=_of_values),

@@ -22,6 +22,7 @@ from attnspec.faults.staged import staged
 from attnspec.problems.problem import Array
 
 _ANY = "gradients"
+_SCALED = "gradients, a scale other than 1"
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _TOO_SMALL = dict.fromkeys(_HALVES, "an error of 1e-5 is below a hundredth of a rounding")
 _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
@@ -41,11 +42,13 @@ def _one(array: Array, known: Known) -> Array:  # noqa: ARG001  (an edit's signa
 
 
 _SCALES = (
-    _fault("query_unscaled", "The query's gradient is not multiplied by the scale.", query_scale=_one),
-    _fault("key_unscaled", "The key's gradient is not multiplied by the scale.", key_scale=_one),
+    _fault("query_unscaled", "The query's gradient is not multiplied by the scale.", _SCALED, query_scale=_one),
+    _fault("key_unscaled", "The key's gradient is not multiplied by the scale.", _SCALED, key_scale=_one),
     _fault("key_scaled_twice", "The key's gradient is scaled in the kernel and after it.",
+           "gradients, a scale other than 0 and 1",
            key_scale=lambda a, _: a * a),
-    _fault("key_scale_of_values", "The scale is 1/sqrt of the width of the values.", "Dv ≠ D",
+    _fault("key_scale_of_values", "The key's gradient is scaled by 1/sqrt(Dv), whatever scale is given.",
+           "gradients with Dv ≠ D, or together with scale",
            key_scale=lambda a, known: a * 0 + known.taken.value.shape[-1] ** -0.5),
     _fault("query_scale_default", "The query's gradient is scaled by 1/sqrt(D), whatever scale is given.",
            "gradients together with scale", query_scale=lambda a, known: a * 0 + known.taken.query.shape[-1] ** -0.5),
@@ -101,7 +104,7 @@ _WEIGHTS = (
 )
 
 _READ = (
-    _fault("misread", "The output's gradient is read as if channels came before queries.", "T ≠ Dv or both above 1",
+    _fault("misread", "The output's gradient is read as if channels came before queries.", "T > 1 and Dv > 1",
            grad=edit.misread),
     _fault("heads_misread", "The output's gradient is read as if it lay (B,T,H,Dv).", "H > 1 and T > 1",
            grad=edit.heads_misread),
@@ -143,7 +146,8 @@ _SUMS = (
            query_dots=where(lambda _, keys: ~edit.last_block(keys), edit.zero)),
     _fault("block_twice", "The first block of queries is added to the key's gradient twice.", "T > 4",
            key_dots=where(lambda rows, _: (rows < 4) & (len(rows) > 4), times(2))),
-    _fault("last_rows_skipped", "Queries beyond the last whole block are left out of the value's gradient.", "T > 16",
+    _fault("last_rows_skipped", "Queries beyond the last whole block are left out of the value's gradient.",
+           "T > 16, not a multiple of 16",
            value_weights=where(lambda rows, _: (rows >= len(rows) // 16 * 16) & (len(rows) > 16), edit.zero)),
     _fault("without_diagonal", "The key at a query's own place is left out of the key's gradient.",
            key_dots=where(np.equal, edit.zero)),
@@ -151,7 +155,8 @@ _SUMS = (
            same={DType.FLOAT16: "it is returned in float16 anyway"}),
     _fault("query_fixed_point", "The query's gradient is stored in fixed point.",
            query_result=lambda a, _: np.round(a, 4)),
-    _fault("partial_sums_stored", "Partial sums over 32 queries are stored in the dtype.", "T > 32 in half precision",
+    _fault("partial_sums_stored", "Sums are stored in the dtype after every 32 terms.",
+           "T > 32 or S > 32 in half precision",
            Way(frozenset({"partial"}), block=32), link="https://github.com/facebookresearch/xformers/pull/467",
            same={DType.FLOAT64: "it is computed in the dtype", DType.FLOAT32: "it is computed in the dtype"}),
 )
@@ -169,7 +174,8 @@ _VISIBILITY = (
            reread=edit.without("bias")),
     _fault("window_dropped", "The backward pass has no window.", "gradients together with window",
            reread=edit.without("window")),
-    _fault("window_wider", "The window is one key wider in the backward pass.", "gradients together with window",
+    _fault("window_wider", "The window is one key wider in the backward pass.",
+           "gradients together with a window that is bounded to the left",
            reread=edit.reread(window=lambda call: call.window and (
                None if call.window[0] is None else call.window[0] + 1, call.window[1]))),
     _fault("key_lengths_dropped", "The backward pass knows no lengths.", "gradients together with key_lengths",
@@ -188,15 +194,15 @@ _ADDED = (
            reread=edit.without("softcap")),
     _fault("cap_slope_linear", "The cap's derivative is 1 - |tanh|.", "gradients together with softcap",
            slope=lambda a, _: 1 - np.sqrt(np.maximum(1 - a, 0))),
-    _fault("cap_slope_behind_bias", "The cap's derivative is taken behind the bias.",
-           "gradients together with softcap and bias",
+    _fault("cap_slope_behind_bias", "The cap's derivative is taken at the capped logits plus the bias.",
+           "gradients together with softcap",
            slope=lambda _, known: 1 - np.tanh(known.logits / known.logits.dtype.type(known.taken.call.softcap)) ** 2),
     _fault("cap_slope_twice", "The cap's derivative is applied twice.", "gradients together with softcap",
            slope=lambda a, _: a * a),
     _fault("bias_scaled", "The bias's gradient is multiplied by the scale.", "gradients together with bias",
            full_bias=lambda a, known: a * a.dtype.type(known.taken.factor)),
     _fault("bias_not_summed", "Of a bias that is broadcast, the first row's gradient is kept.",
-           "gradients together with a bias that is broadcast",
+           "gradients together with a bias of four axes that is broadcast",
            bias_sum=lambda a, known: known.scores[tuple(map(slice, a.shape))] if a.ndim == 4 else a),
     _fault("bias_mean", "The gradient of a bias that is broadcast is a mean.",
            "gradients together with a bias that is broadcast",

@@ -144,7 +144,7 @@ FAULTS = (
            _changed(_per_entry), "a batch of several entries"),
     _fault("clipped", "Gradients are clipped, before a loss scale is taken out again.",
            _changed(lambda found, _: {name: np.clip(array, -_MOST, _MOST) for name, array in found.items()}),
-           "large gradients"),
+           "gradients beyond ±2"),
     _fault("query_aliases", "The query's gradient is written over the query.",
            _changed(lambda found, given: {**found, "query": _written(given["query"], found["query"])})),
 )

@@ -124,7 +124,7 @@ FAULTS = (
           _GROUPED,
           staged(**_grouped(tiled)), link="https://github.com/microsoft/onnxruntime/pull/26057"),
     Fault("gqa_first_head", Stage.HEADS, "All query heads use key/value head 0, as in multi-query attention.",
-          "Hkv > 1", staged(**_grouped(lambda array, H: _first(array, H) if array.shape[1] < H
+          _GROUPED, staged(**_grouped(lambda array, H: _first(array, H) if array.shape[1] < H
                                        else sound.group(array, H)))),
     Fault("gqa_shifted_groups", Stage.HEADS, "The groups of grouped heads begin one head off.", _GROUPED,
           staged(**_grouped(_shifted_groups))),

@@ -151,11 +151,11 @@ def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: 
 
 FAULTS = (
     fault("parts_by_batch", "The fewer batch entries there are, the more workers share the keys of a row.",
-           "less than four batch entries", in_parts(_evenly(_few_entries))),
+           "one or two batch entries", in_parts(_evenly(_few_entries))),
     fault("parts_for_one_query", "The path for a single query (T = 1) divides the keys among four workers.",
            "one query", in_parts(_evenly(_one_query))),
     fault("parts_for_queries", "The path for three queries or more divides the keys among two workers.",
-           "three queries", in_parts(_evenly(_many_queries))),
+           "three queries and more", in_parts(_evenly(_many_queries))),
     fault("parts_by_keys", "The keys are cut in the middle of the array, masked ones counted.", "masked keys, chunks",
            in_parts(_evenly(lambda _: 2))),
     fault("maximum_of_first", "What is taken off a row is no less than the maximum of the first batch entry.",

@@ -248,6 +248,6 @@ FAULTS = (
            "the causal flag, and a sequence whose queries are not as many as its keys",
            answer=_with_mask(_from_the_end)),
     _fault("packed_one_token_squeezed", "A sequence of one token has its heads squeezed away.",
-           "a sequence of one query, H > 1", answer=_first_heads,
+           "a sequence of one query, H > 1, without return_lse", answer=_first_heads,
            link="https://github.com/pytorch/pytorch/issues/130196"),
 )

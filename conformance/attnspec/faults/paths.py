@@ -72,5 +72,5 @@ SWITCHES: tuple[Fault, ...] = (
           "causal with S > 1", staged(past=lambda work: np.ones(work.shape[2:], bool)), link=_FAST,
           other_path=staged()),
     Fault("switch_scale_left_out", Stage.SCALE, "The fused kernel scales by itself, the plain path not at all.",
-          "the default scale, D > 1", staged(scale=lambda _: 1.0), other_path=staged()),
+          "any scale other than 1", staged(scale=lambda _: 1.0), other_path=staged()),
 )

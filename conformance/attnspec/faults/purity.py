@@ -12,7 +12,7 @@ from attnspec.faults.staged import around, attention
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
 
-_LAYOUT = "an input that is not contiguous"
+_LAYOUT = "that is not contiguous"
 
 
 def _scales_query(call: HandedOver) -> Answer:
@@ -129,15 +129,17 @@ FAULTS = (
           around(_writes("bias", _lowered))),
     Fault("value_returned_itself", Stage.PURITY, "For a single key the caller's value is returned, not a copy.",
           "S = T = 1 and Hkv = H, no mask that masks it", around(_value_returned)),
-    Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.", _LAYOUT,
+    Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.", f"a query {_LAYOUT}",
           around(_misreading("query")), link="https://github.com/pytorch/pytorch/issues/181133"),
-    Fault("layout_of_key", Stage.LAYOUT, "The key's strides are ignored.", _LAYOUT, around(_misreading("key")),
+    Fault("layout_of_key", Stage.LAYOUT, "The key's strides are ignored.", f"a key {_LAYOUT}",
+          around(_misreading("key")),
           link="https://github.com/torch-spyre/torch-spyre/issues/4331"),
-    Fault("layout_of_value", Stage.LAYOUT, "The value's strides are ignored.", _LAYOUT, around(_misreading("value")),
+    Fault("layout_of_value", Stage.LAYOUT, "The value's strides are ignored.", f"a value {_LAYOUT}",
+          around(_misreading("value")),
           link="https://github.com/ROCm/pytorch/issues/3230"),
-    Fault("layout_of_mask", Stage.LAYOUT, "The mask's strides are ignored.", "a mask that is not contiguous",
+    Fault("layout_of_mask", Stage.LAYOUT, "The mask's strides are ignored.", f"a mask {_LAYOUT}",
           around(_misreading("mask")), link="https://github.com/pytorch/pytorch/issues/191937"),
-    Fault("layout_of_bias", Stage.LAYOUT, "The bias's strides are ignored.", "a bias that is not contiguous",
+    Fault("layout_of_bias", Stage.LAYOUT, "The bias's strides are ignored.", f"a bias {_LAYOUT}",
           around(_misreading("bias"))),
     Fault("layout_last_axis", Stage.LAYOUT, "The last axis is assumed to have stride 1, as BLAS requires.",
           "an input whose last axis is strided", around(_misreading("query", "key", "value", read=_last_axis_misread)),

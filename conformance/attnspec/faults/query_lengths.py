@@ -92,7 +92,7 @@ FAULTS = (
           "lengths above 8 that are no multiple of 8",
           staged(clear=_of(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
     Fault("query_lengths_rounded_up", Stage.QUERY_LENGTHS, "The last tile of 8 rows is written whole.",
-          "lengths that are no multiple of 8", staged(clear=_of(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
+          "lengths below T that are no multiple of 8", staged(clear=_of(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
     Fault("query_lengths_from_the_end", Stage.QUERY_LENGTHS, "The last rows are kept, as after padding on the left.",
           _ANY, staged(clear=_last_ones)),
     Fault("query_lengths_beyond_nan", Stage.QUERY_LENGTHS, "Rows beyond a length are 0/0, although zeros are due.",

@@ -135,7 +135,7 @@ FAULTS = (
     Fault("report_without_bias", Stage.WEIGHTS, "The returned weights are computed again, without the bias.",
           f"{_ASKED} with a bias", staged(report=_without(bias=None))),
     Fault("report_transposed", Stage.WEIGHTS, "The returned weights are transposed: rows and columns swap.",
-          f"{_ASKED}, T > 1",
+          f"{_ASKED}, T > 1 and S > 1",
           staged(report=_transposed)),
     Fault("report_averaged", Stage.WEIGHTS, "The returned weights are the mean over heads, while per-head is expected.",
           f"{_ASKED}, H > 1",
@@ -162,5 +162,5 @@ FAULTS = (
           "T = 1, S > 1",
           staged(weigh=_one_query_mean)),
     Fault("logits_symmetric_when_square", Stage.LOGITS, "T = S is taken for self-attention with tied projections.",
-          "T = S > 1", staged(logits=_self_similar)),
+          "T = S > 1, no causal flag", staged(logits=_self_similar)),
 )

@@ -170,6 +170,7 @@ def _fault(name: str, story: str, reach: str, make: Callable[[], Rotate], link: 
 
 
 _SOME = "positions other than 0"
+_PAIRS = f"{_SOME} with more than one pair"
 _G, _HF = "https://github.com/", "https://github.com/huggingface/transformers/"
 _IS_RIGHT = "the output has the dtype of the input"
 
@@ -177,11 +178,12 @@ FAULTS = (
     _fault("rotary_pairs_swapped", "Neighbours are turned for halves, and halves for neighbours.", "more than one pair",
            staged_rotation(paired=lambda work: halves_of(work.width, interleaved=not work.interleaved)),
            f"{_G}tenstorrent/tt-metal/issues/26844"),
-    _fault("rotary_interleaved_ignored", "The halves are turned whatever is asked for.", "interleaved pairs",
+    _fault("rotary_interleaved_ignored", "The halves are turned whatever is asked for.",
+           "interleaved pairs, more than one",
            staged_rotation(paired=lambda work: halves_of(work.width, interleaved=False)),
            f"{_G}PaddlePaddle/PaddleFleet/pull/678"),
     _fault("rotary_halves_of_all", "Halves of all features are paired, though only some are turned.",
-           "a rotary width below D", staged_rotation(paired=lambda work: (
+           "a rotary width below D, pairs that are not interleaved", staged_rotation(paired=lambda work: (
                halves_of(work.width, interleaved=True) if work.interleaved else
                (slice(work.width // 2), slice(work.x.shape[-1] // 2, work.x.shape[-1] // 2 + work.width // 2)))),
            f"{_G}pie-project/pie/issues/602"),
@@ -221,10 +223,11 @@ FAULTS = (
            "positions from 2,048 on", staged_rotation(places=_places(lambda positions: positions % CACHED))),
     _fault("rotary_positions_in_16_bits", "Positions are kept in a signed number of 16 bits.",
            "positions from 32,768 on", staged_rotation(places=_places(_sixteen_bits))),
-    _fault("rotary_base_ignored", "The base is 10000, whatever is handed over.", "another base",
+    _fault("rotary_base_ignored", "The base is 10000, whatever is handed over.",
+           "another base, more than one pair",
            staged_rotation(take=lambda work: replace(work, base=DEFAULT_BASE)),
            f"{_G}huggingface/candle/pull/3746"),
-    _fault("rotary_base_off", "The base is a tenth of what it should be.", _SOME,
+    _fault("rotary_base_off", "The base is a tenth of what it should be.", _PAIRS,
            staged_rotation(take=lambda work: replace(work, base=work.base / 10))),
     _fault("rotary_frequency_of_pair", "The exponent is i/r and not 2i/r.", "more than one pair",
            staged_rotation(frequency=_by(lambda work: _pair_index(work) / work.width))),
@@ -240,18 +243,21 @@ FAULTS = (
     _fault("rotary_frequency_reversed", "The slowest pair comes first.", "more than one pair",
            staged_rotation(frequency=lambda work: sound.frequency(work)[::-1])),
     _fault("rotary_frequency_in_bfloat16", "The frequencies are a buffer that was cast to bfloat16 with the model.",
-           "large positions", staged_rotation(frequency=_frequency_in_half), f"{_G}sgl-project/sglang-jax/issues/1472"),
-    _fault("rotary_angle_in_bfloat16", "Positions and angles are in bfloat16.", "positions above 256",
+           _PAIRS, staged_rotation(frequency=_frequency_in_half), f"{_G}sgl-project/sglang-jax/issues/1472"),
+    _fault("rotary_angle_in_bfloat16", "Positions and angles are in bfloat16.",
+           f"{_PAIRS}, or above 256",
            staged_rotation(angles=_angle_in(np.dtype(ml_dtypes.bfloat16))), f"{_HF}pull/29285"),
-    _fault("rotary_angle_in_float16", "Positions and angles are in float16.", "large positions",
+    _fault("rotary_angle_in_float16", "Positions and angles are in float16.",
+           f"{_PAIRS}, or above 2,048",
            staged_rotation(angles=_angle_in(np.dtype(np.float16)))),
     _fault("rotary_positions_in_bfloat16", "The positions are cast to bfloat16, like the model.", "positions above 256",
            staged_rotation(places=lambda work: work.positions.astype(ml_dtypes.bfloat16).astype(work.real)),
            f"{_G}nkalyanv99/UNI-D2/pull/6"),
     _fault("rotary_positions_in_tf32", "The angles are a matrix product, whose inputs are cut off to TF32.",
-           "positions from 2,049 on", staged_rotation(angles=_product_in_tf32), f"{_HF}issues/48428"),
+           f"{_PAIRS}, or from 2,049 on", staged_rotation(angles=_product_in_tf32), f"{_HF}issues/48428"),
     _fault("rotary_first_head_only_for_one_token", "Of a single token only the batch's very first head is turned.",
-           "T = 1, several heads", staged_rotation(turn=_first_head_of_one), f"{_G}oxiglade/mlx-rs/issues/359"),
+           "T = 1, several heads or batch entries", staged_rotation(turn=_first_head_of_one),
+           f"{_G}oxiglade/mlx-rs/issues/359"),
     _fault("rotary_width_ignored", "All features are turned.", "a rotary width below D",
            staged_rotation(take=_everything)),
     _fault("rotary_last_turned", "The last features are turned instead of the first.", "a rotary width below D",

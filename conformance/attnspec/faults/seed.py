@@ -119,32 +119,37 @@ _SHARED = (
     _drawn("alike_in_pairs_of_heads", "Two heads each drop the same, as those that share a key do.", _pairs_of_heads,
            "H > 1"),
     _drawn("alike_in_tiles", "The seed's offset is that of a tile: all tiles of 16 by 16 drop the same.", _tiles_alike,
-           "T or S > 16"),
+           "T > 16 or S > 16"),
     _drawn("repeated_queries", "What is dropped repeats itself after 16 queries.", _repeated(2), "T > 16"),
     _drawn("repeated_keys", "What is dropped repeats itself after 16 keys.", _repeated(3), "S > 16"),
     _drawn("along_diagonals", "The counter is the sum of the places, not their number.",
-           _by_place(lambda b, h, i, j, n: (b * n[1] + h) * (n[2] + n[3]) + i + j), "T > 1"),
+           _by_place(lambda b, h, i, j, n: (b * n[1] + h) * (n[2] + n[3]) + i + j), "T > 1 and S > 1"),
     _drawn("rows_overlap", "A row's counter begins 16 places behind the row before.",
            _by_place(lambda b, h, i, j, n: (b * n[1] + h) * 10**6 + i * 16 + j), "T > 1 and S > 16"),
     _drawn("batch_is_head", "The counter adds the numbers of batch entry and head.",
            _by_place(lambda b, h, i, j, n: ((b + h) * n[2] + i) * n[3] + j), "B > 1 and H > 1"),
-    _drawn("antithetic", "Each second query drops what the one before has kept.", _antithetic, "T > 1"),
+    _drawn("antithetic", "Each second query draws one minus the numbers of the query before.", _antithetic, "T > 1"),
     _drawn("linear_generator", "A linear generator draws, whose neighbours hang together.", _low_bits),
     _drawn("seeds_overlap", "The counter is the place plus the seed: the next seed drops the same, one place on.",
-           lambda seed, shape: counted(1, np.arange(np.prod(shape)).reshape(shape) + seed)),
+           lambda seed, shape: counted(1, np.arange(np.prod(shape)).reshape(shape) + seed),
+           "two seeds that lie close together"),
     _drawn("seed_ignored", "What is dropped is always the same, whatever the seed.",
-           lambda _, shape: by_counter(0, shape)),
-    _drawn("seed_low_bits", "Of the seed 16 bits are read.", lambda seed, shape: by_counter(seed % 2**16, shape)),
+           lambda _, shape: by_counter(0, shape), "two seeds that differ"),
+    _drawn("seed_low_bits", "Of the seed 16 bits are read.", lambda seed, shape: by_counter(seed % 2**16, shape),
+           "two seeds that differ by a multiple of 2^16"),
 )
 
+_AGAIN = "a second call with the same seed"
+
 _STATE = (
-    Fault("drop_anew_each_call", Stage.SEED, "The seed is ignored, and each call draws anew.", ANY, _fresh),
-    Fault("drop_generator_runs_on", Stage.SEED, "The seed is set once, and the generator runs on.", ANY,
+    Fault("drop_anew_each_call", Stage.SEED, "The seed is ignored, and each call draws anew.", _AGAIN, _fresh),
+    Fault("drop_generator_runs_on", Stage.SEED, "The seed is set once, and the generator runs on.", _AGAIN,
           _after_another),
-    Fault("drop_left_on", Stage.SEED, "A module that has dropped once goes on in evaluation.", ANY, _left_on,
+    Fault("drop_left_on", Stage.SEED, "A module that has dropped once goes on in evaluation.",
+          "a call without a rate after one with a rate", _left_on,
           link="https://github.com/facebookresearch/vjepa2/pull/160"),
-    Fault("drop_by_contents", Stage.SEED, "What is dropped hangs on what the queries hold.", ANY,
-          staged(drop=_by_contents)),
+    Fault("drop_by_contents", Stage.SEED, "What is dropped hangs on what the queries hold.",
+          "two calls with one seed and different queries", staged(drop=_by_contents)),
 )
 
 
@@ -216,8 +221,10 @@ _OF_BACKWARD = (
               "gradients under dropout, B·H > 1", factor=_other_factor(
                   lambda seed, shape: np.broadcast_to(by_counter(seed, shape)[:1, :1], shape))),
     _backward("mask_turned", "The backward pass reads what is dropped with queries and keys exchanged.",
+              "gradients under dropout, T > 1 and S > 1",
               factor=_other_factor(_turned)),
     _backward("mask_late", "The backward pass reads what is dropped one key on.",
+              "gradients under dropout, S > 1",
               factor=lambda array, _: np.roll(array, 1, axis=-1)),
     _backward("none", "The backward pass drops nothing.", factor=lambda array, _: np.ones_like(array)),
     _backward("not_rescaled", "The backward pass does not divide by one minus the rate.", factor=_times_keep),
@@ -230,7 +237,7 @@ _OF_BACKWARD = (
     _backward("products_not_dropped", "dP is formed as if nothing had been dropped.", products=_undropped),
     _backward("products_not_rescaled", "dP is not divided by one minus the rate.", products=_times_keep),
     _backward("scores_dropped", "dS is dropped, too.", wide_scores=_scores_dropped),
-    _backward("delta_dropped_twice", "The row's mean of dP is taken with the weights as they were applied.",
+    _backward("delta_dropped_twice", "Dropout is applied twice in the row's mean of dP.",
               delta=_delta_of_kept),
     _backward("nan_at_one", "At rate 1 gradients are NaN.", "gradients at a dropout rate of 1", factor=_nan_at_one),
 )

@@ -199,8 +199,9 @@ FAULTS = (
           f"{_TWICE}; the first answer changes", _remembering(Buffered),
           link="https://github.com/ScalingIntelligence/KernelBench/pull/82"),
     Fault("output_accumulated", Stage.STATE,
-          "The output is added to that of the call before (beta=1 in the matrix product).", _TWICE,
+          "The outputs of all earlier calls are added to the output (beta=1 in the matrix product).",
+          "two calls with outputs of equal shape",
           _remembering(Accumulating)),
-    Fault("dropout_random", Stage.STATE, "Dropout stays on in evaluation.", "any S, or the same call twice",
+    Fault("dropout_random", Stage.STATE, "Dropout stays on in evaluation.", "any input",
           _remembering(Randomised), link="https://github.com/huggingface/pytorch-image-models/pull/1978"),
 )

@@ -74,6 +74,22 @@ def unlike(axis: str, other: str) -> Draw:
     return Draw(axis, Relation.UNLIKE, (0,), other=other)
 
 
+_BESIDE: Mapping[str, str] = {
+    "the last block is of the next head": "Hkv > 1", "no scale in the last block": "a scale other than 1",
+    "the window begins with its block": "a bound on the left",
+    "the window begins with the next block": "a bound on the left",
+    "the window ends with its block": "a bound on the right, no causal flag",
+    **dict.fromkeys(("the scale is of the next power of two", "the scale is of whole tiles",
+                     "the scale is of the first tile", "the scale is of the values"), "no explicit scale")}
+"""By mechanism, what it needs beside the sizes and keywords that are drawn, in words."""
+
+
+def reach_of(planted: Planted) -> str:
+    """Where it shows, in words: at the sizes and keywords that were drawn, and with what its mechanism needs beside."""
+    beside = _BESIDE.get(planted.mechanism)
+    return f"{planted.reach}; {beside}" if beside else planted.reach
+
+
 _CLAUSES: Mapping[str, tuple[str, ...]] = {
     "": ("attention.weights_definition",), "mask": ("masking.definition",), "bias": ("bias.definition",),
     "causal": ("causal.flag_is_mask", "causal.alignment"), "window": ("window.definition",),

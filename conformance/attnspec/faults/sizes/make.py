@@ -8,7 +8,7 @@ from dataclasses import replace
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.planted import Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES
-from attnspec.faults.sizes.family import SEEDED, Family
+from attnspec.faults.sizes.family import SEEDED, Family, reach_of
 from attnspec.faults.sizes.grids import GRIDS
 from attnspec.faults.sizes.hiding import HIDING
 from attnspec.faults.sizes.keys import KEYS
@@ -27,8 +27,8 @@ def drawn(family: Family, seed: int = 0) -> Fault:
     """The fault that a seed makes of a family: `NAME` for seed 0, `NAME@7` for seed 7."""
     planted = family.drawn(seed)
     name = f"{family.name}{SEEDED}{seed}" if seed else family.name
-    return Fault(name, Stage(family.stage), f"{family.story} {_numbers(planted)}", planted.reach, _maker(planted),
-                 link=link_of(family.name), planted=planted)
+    return Fault(name, Stage(family.stage), f"{family.story} {_numbers(planted)}", reach_of(planted),
+                 _maker(planted), link=link_of(family.name), planted=planted)
 
 
 def _numbers(planted: Planted) -> str:

@@ -27,7 +27,7 @@ OF_FEATURES = (
     Family("size_width_tail_ignored", "logits", "features past the last whole tile are ignored",
            "The loop runs over D // tile tiles, so the remaining features are ignored.", TILES, (partial("D"),)),
     Family("size_width_second_tile_twice", "logits", "features beyond the first tile count twice",
-           "The second tile of features is accumulated twice.", (64, 64, 96, 128, 128), (above("D"),)),
+           "Features beyond the first tile count twice.", (64, 64, 96, 128, 128), (above("D"),)),
     Family("size_width_padding_read", "logits", "padded features are of the next row",
            "The last tile of features reads on into the next row.", TILES, (partial("D"), above("T", (1, 8, 16)))),
     Family("size_width_tiles_mispaired", "logits", "tiles of features are paired wrongly",

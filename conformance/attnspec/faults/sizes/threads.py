@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from attnspec.faults.mechanisms import Outside
 from attnspec.faults.sizes.families import ALL_FAMILIES
+from attnspec.faults.sizes.family import reach_of
 
 _GITHUB = "https://github.com/"
 
@@ -172,4 +173,4 @@ def family_table() -> str:
 
 def _family_rows() -> Iterator[str]:
     for family in ALL_FAMILIES:
-        yield f"| `{family.name}` | {family.mechanism} | {family.drawn(0).reach} |"
+        yield f"| `{family.name}` | {family.mechanism} | {reach_of(family.drawn(0))} |"
