@@ -257,6 +257,13 @@ def test_a_history_without_records_is_told(cli: Cli, here: Path) -> None:
                               "each run there: attnspec check … --record FOLDER/NAME.jsonl\n")
 
 
+def test_a_history_passes_over_a_record_without_a_line(cli: Cli, here: Path) -> None:
+    new = written(here / "new.jsonl", run(outcome(HELD)))
+    (here / "killed.jsonl").touch()
+    code, _, err = cli("report", new, "--history", str(here))
+    assert (code, err) == (0, "")
+
+
 def test_a_record_that_is_compared_is_not_written_over(cli: Cli, here: Path) -> None:
     new, old = (written(here / name, run(outcome(HELD))) for name in ("new.jsonl", "old.jsonl"))
     code, _, err = cli("report", new, "--against", old, "--html", old)

@@ -184,6 +184,7 @@ def test_a_name_that_is_taken_all_the_same_is_refused(here: Path, monkeypatch: p
         [first] = outputs.Outputs.of(record=None, no_record=False, html=None, as_json=False).kept
         if not (here / "run.jsonl").exists():
             first.start()
+            first.handle(run_started())
             first.shutdown()
     with pytest.raises(UsageError, match=r"the record .*run\.jsonl cannot be written: File exists\."):
         first.start()

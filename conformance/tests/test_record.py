@@ -26,8 +26,8 @@ from attnspec.record.read import (
     read_record,
 )
 from attnspec.record.schema import record_schema, schema_text
-from attnspec.record.write import RecordWriter
-from helpers.records import write_record
+from attnspec.record.write import Mode, RecordWriter
+from helpers.records import run_started, write_record
 
 MEASURED = Measured("agree", "they differ", margin=math.inf, gap=math.nan, allowance=1e-7, seen=-math.inf, expected=2.0,
                     index=(0, 1, 2), entries=9, claimed=8, wrong=3)
@@ -176,3 +176,21 @@ def test_the_schema_refuses_what_the_reader_refuses(name: str) -> None:
 def test_the_published_schema_is_the_one_in_the_code() -> None:
     published = folder("reports") / "page" / "record.schema.json"
     assert published.read_text(encoding="utf-8") == schema_text(), "run `attnspec schema --write`"
+
+
+@pytest.mark.parametrize("mode", [Mode.NEW, Mode.REPLACE])
+def test_a_run_that_is_refused_leaves_no_record(tmp_path: Path, mode: Mode) -> None:
+    writer = RecordWriter(tmp_path / "run.jsonl", mode)
+    writer.start()
+    writer.shutdown()
+    assert not (tmp_path / "run.jsonl").exists()
+
+
+def test_a_run_that_is_refused_leaves_the_record_of_an_earlier_one(tmp_path: Path) -> None:
+    for events in ([run_started(seed=1)], [], [run_started(seed=2)]):
+        writer = RecordWriter(tmp_path / "run.jsonl")
+        writer.start()
+        for event in events:
+            writer.handle(event)
+        writer.shutdown()
+        assert read_record(tmp_path / "run.jsonl").header.seed == (2 if events == [run_started(seed=2)] else 1)

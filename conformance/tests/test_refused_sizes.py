@@ -154,6 +154,31 @@ def test_a_clause_that_needs_what_came_up_does_not_apply(tmp_path: Path) -> None
     assert "window with T ≠ S: ValueError: a window needs as many queries as keys" in outcome.reason
 
 
+BESIDE = 'if window is not None and {other}: raise ValueError("a window needs {word}")'
+OTHERS = [("not causal", "causal"), ("mask is None", "mask")]
+
+
+@pytest.mark.parametrize(("other", "word"), OTHERS)
+@pytest.mark.parametrize(("wrong", "verdict"), [
+    ("", Verdict.HELD), ("\n    value = value if window is None else value * 2", Verdict.VIOLATED)])
+def test_a_keyword_taken_beside_another_only_is_judged_beside_it(
+        tmp_path: Path, other: str, word: str, wrong: str, verdict: Verdict) -> None:
+    check = BESIDE.format(other=other, word=word)
+    assert subject(tmp_path, check).refused == {f"window without {word}": f"ValueError: a window needs {word}"}
+    assert judged(plan(tmp_path, check + wrong), "window.definition").verdict is verdict
+
+
+def test_a_contract_puts_a_keyword_beside_what_it_needs(tmp_path: Path) -> None:
+    asked = plan(tmp_path, BESIDE.format(other="not causal", word="causal"))
+    assert judged(asked, "contract.window").verdict is Verdict.HELD
+
+
+def test_a_clause_that_does_not_offer_what_a_keyword_needs_does_not_apply(tmp_path: Path) -> None:
+    outcome = judged(plan(tmp_path, BESIDE.format(other="not causal", word="causal")), "window.alone")
+    assert (outcome.verdict, outcome.cases) == (Verdict.INAPPLICABLE, 0)
+    assert "window without causal: ValueError: a window needs causal" in outcome.reason
+
+
 def test_a_refusal_of_entries_is_a_failure(tmp_path: Path) -> None:
     check = 'if not np.isfinite(value).all(): raise ValueError("value holds what is no number")'
     outcome = judged(plan(tmp_path, check), "masking.hidden_nan_is_irrelevant")
@@ -186,7 +211,8 @@ def test_a_keyword_is_left_out_where_it_is_refused_and_not_needed(
 
 @pytest.mark.parametrize(("text", "told"), [
     ("D > 256", "D > 256"), ("B != 1", "B ≠ 1"), ("D%8!=0", "D % 8 ≠ 0"), ("D not in (64,128)", "D not in (64, 128)"),
-    ("window with T != S", "window with T ≠ S"), ("mask and causal", "causal and mask"), ("T <= S and D == 3",
+    ("window with T != S", "window with T ≠ S"), ("window without causal", "window without causal"),
+    ("window with T>S without mask and causal", "window with T > S without causal and mask"), ("mask and causal", "causal and mask"), ("T <= S and D == 3",
                                                                                        "T ≤ S and D = 3")])
 def test_a_refusal_is_written_as_it_is_told(text: str, told: str) -> None:
     assert str(read_refusal(text)) == told
@@ -196,6 +222,7 @@ def test_a_refusal_is_written_as_it_is_told(text: str, told: str) -> None:
 @pytest.mark.parametrize(("text", "message"), [
     ("Q > 3", "'Q' is not a known axis. Known: B, D, Dv, G, H, Hkv, S, T."),
     ("masc", "'masc' is not a known keyword. Did you mean 'mask'?"),
+    ("window without masc", "'masc' is not a known keyword. Did you mean 'mask'?"),
     ("D over 3", "'D over 3' is no condition on sizes. Write it as 'D > 256', 'T != S', 'D % 8 != 0' or 'D not in "
                  "(64, 128)'."),
     ("D % 0 != 0", "'D % 0 != 0' divides by 0.")])

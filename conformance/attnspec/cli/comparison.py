@@ -54,8 +54,12 @@ def _ensure_verdicts(runs: Sequence[RunRecord], where: Place | None = None) -> N
 
 
 def record_files(folder: Path) -> list[Path]:
-    """The records of a folder, packed ones too. Raises UsageError where there is none."""
-    found = sorted({*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")})
+    """The records of a folder, packed ones too, but none that was killed before its first line.
+
+    Raises UsageError where there is none.
+    """
+    files = sorted({*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")})
+    found = [file for file in files if file.stat().st_size]
     if not found:
         raise UsageError("there is no record (*.jsonl, *.jsonl.gz) in this folder. Keep one of each run there: "
                          "attnspec check … --record FOLDER/NAME.jsonl", where=Place(str(folder)))

@@ -191,7 +191,7 @@ def known_targets(plan: Plan) -> None:
         if ":" in target.strip(":") and (wrong := no_such_function(target) or class_for_function(target)):
             raise wrong
     ids = [target for target in plan.targets if ":" not in target.strip(":") and not target.startswith(OWN)]
-    known = registered(plan.implementations) if ids else {}
+    known = registered(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
             raise no_such_subject(target, known)

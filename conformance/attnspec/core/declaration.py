@@ -100,6 +100,11 @@ class Limits(KeywordLimits):
         overfull = (Refusal((Condition("S", ">", self.cache),)),) if self.cache else ()
         return (*self.refuses, *overfull)
 
+    def brings(self, keyword: str) -> frozenset[str]:
+        """The keywords together with which alone the subject takes this one."""
+        whole = (each.without for each in self.refuses if each.keywords == {keyword} and not each.conditions)
+        return KeywordLimits.brings(self, keyword).union(*whole)
+
     def misfit_of(self, sizes: Mapping[str, int], keywords: Collection[str] = ()) -> str:
         """What of these sizes is not taken with these keywords in use, after `the subject …`; empty if they are taken.
 

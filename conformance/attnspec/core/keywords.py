@@ -97,10 +97,10 @@ class KeywordLimits:
         judge = KEYWORDS[keyword].misfit if keyword in KEYWORDS else None
         return judge(self, value, causal) if judge else ""
 
-    def needs_causal(self, keyword: str) -> bool:
-        """Whether the subject takes the keyword together with the causal flag only."""
+    def brings(self, keyword: str) -> frozenset[str]:
+        """The keywords together with which alone the subject takes this one."""
         limit = KEYWORDS[keyword].needs_causal if keyword in KEYWORDS else ""
-        return bool(limit) and bool(getattr(self, limit))
+        return frozenset({"causal"} if limit and getattr(self, limit) else ())
 
 
 class Lists(TypedDict, total=False):

@@ -1,4 +1,7 @@
-"""What is not taken, as one writes it: `D > 256`, `T ≠ S`, `D % 8 ≠ 0`, `window with T ≠ S`. Declared, or found out."""
+"""What is not taken, as one writes it: `D > 256`, `T ≠ S`, `D % 8 ≠ 0`, `window with T ≠ S`, `softcap without causal`.
+
+Declared, or found out.
+"""
 
 from __future__ import annotations
 
@@ -70,25 +73,40 @@ def nearest_taken(size: int, refused: tuple[Condition, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Problems that have all of these keywords and meet all of these conditions are not taken."""
+    """Problems that have all of these keywords and meet all of these conditions are not taken.
+
+    without: unless they have all of these as well.
+    """
 
     conditions: tuple[Condition, ...] = ()
     keywords: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
 
     def meets(self, sizes: Mapping[str, int], keywords: Collection[str]) -> bool:
         """Whether a problem of these sizes, with these keywords in use, is refused; `sizes` has every axis."""
-        return self.keywords <= set(keywords) and all(each.holds(sizes) for each in self.conditions)
+        has = set(keywords)
+        is_spared = bool(self.without) and self.without <= has
+        return self.keywords <= has and not is_spared and all(each.holds(sizes) for each in self.conditions)
 
     def __str__(self) -> str:
-        return " with ".join(filter(None, (" and ".join(sorted(self.keywords)),
-                                           " and ".join(map(str, self.conditions)))))
+        keywords, conditions = " and ".join(sorted(self.keywords)), " and ".join(map(str, self.conditions))
+        what = " with ".join(filter(None, (keywords, conditions)))
+        return " without ".join(filter(None, (what, " and ".join(sorted(self.without)))))
 
 
 def read_refusal(text: str) -> Refusal:
     """The refusal that is written so. Raises UsageError that says which part of it is no keyword and no condition."""
-    parts = re.split(r"\s+(?:with|and)\s+", text.strip())
+    what, *without = re.split(r"\s+without\s+", text.strip())
+    parts, spared = (re.split(r"\s+(?:with|and)\s+", part) for part in (what, " and ".join(without)))
     keywords = frozenset(part for part in parts if part in OFF)
-    return Refusal(tuple(_condition(part) for part in parts if part not in OFF), keywords)
+    return Refusal(tuple(_condition(part) for part in parts if part not in OFF), keywords,
+                   frozenset(_keyword(part) for part in spared if part))
+
+
+def _keyword(name: str) -> str:
+    if name not in OFF:
+        raise UsageError.unknown("keyword", name, OFF)
+    return name
 
 
 def _condition(text: str) -> Condition:

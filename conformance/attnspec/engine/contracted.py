@@ -59,7 +59,7 @@ def try_recipe(subject: Subject, word: str, dtype: DType, recipe: Recipe) -> Out
 def recipe_for(contract: Contract, word: str, limits: Limits) -> Recipe:
     """The problem that has what the word says, and else what the subject is known to take."""
     keywords = set(contract.keywords) if word == ALL else {word} & set(contract.keywords)
-    keywords |= {"causal"} if limits.causal_only or any(map(limits.needs_causal, keywords)) else set()
+    keywords = keywords.union({"causal"} if limits.causal_only else (), *map(limits.brings, keywords))
     keywords |= {BESIDE[name] for name in keywords & BESIDE.keys()}
     asked = contract.largest if word == ALL else _named_by(contract, word)
     followed = {_FOLLOWS[axis]: size for axis, size in asked.items() if axis in _FOLLOWS}

@@ -127,7 +127,7 @@ class Menu:
         return self._lawful(frozenset(used))
 
     def _lawful(self, used: frozenset[str]) -> frozenset[str]:
-        """What needs the causal flag brings it along, or stays away itself where the flag is not on offer; and what is
+        """What needs another keyword brings it along, or stays away itself where that is not on offer; and what is
         given beside another keyword only.
 
         What is always causal has the flag wherever the clause allows it.
@@ -136,10 +136,10 @@ class Menu:
         if self.limits.causal_only and "causal" in self.optional:
             return used | {"causal"}
         together = used | self.domain.always
-        bound = {name for name in together if self.limits.needs_causal(name)}
-        if not bound or "causal" in together:
-            return used
-        return used | {"causal"} if "causal" in self.optional else used - bound
+        brought = together.union(*map(self.limits.brings, together))
+        if brought <= together | {*self.optional}:
+            return brought - self.domain.always
+        return frozenset(name for name in used if self.limits.brings(name) <= together)
 
     def _families(self, choices: Iterator[int], sizes: Sizes) -> tuple[str, ...]:
         """One to four, no more than there are key/value heads to fill."""

@@ -202,7 +202,7 @@ class Demand:
         return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
                 and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
-                and not (limits.all_refusals and limits.misfit_of(sizes.by_axis, self.domain.always))
+                and not (limits.all_refusals and limits.misfit_of(sizes.by_axis, self.domain.always_within(limits)))
                 and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)
                 and not (self.projects and _features(sizes) > MOST_FEATURES)
                 and all(getattr(sizes, axis) <= MOST_PIECES[axis] for axis in self.parted))

@@ -95,6 +95,11 @@ class Domain:
             return Poses.ROTARY
         return Poses.LAYER if self.kind in {"layer", "acceptance"} else Poses.ATTENTION
 
+    def always_within(self, limits: Limits) -> frozenset[str]:
+        """The keywords of every case, with those that the subject takes them with only, if the clause offers these."""
+        brought = self.always.union(*map(limits.brings, self.always))
+        return brought if brought <= self.always | self.sometimes else self.always
+
     def masks_within(self, limits: Limits) -> tuple[MaskName, ...]:
         """The masks that the subject takes; all of them where it takes none, for its refusal to say why."""
         return tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes)) or self.masks

@@ -64,8 +64,8 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) ->
     tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
     taken = (sizes for sizes in fixed[:tried] if _has_its_number(sizes, limits))
     made = _distinct(adapted(sizes, limits) for sizes in taken)
-    refuses = bool(limits.all_refusals)
-    return tuple(sizes for sizes in made if not (refuses and limits.misfit_of(sizes.by_axis, domain.always)))
+    refuses, always = bool(limits.all_refusals), domain.always_within(limits)
+    return tuple(sizes for sizes in made if not (refuses and limits.misfit_of(sizes.by_axis, always)))
 
 
 def _has_its_number(sizes: Sizes, limits: Limits) -> bool:

@@ -84,12 +84,12 @@ def _window(asker: Asker) -> Window:
     left = max(1, limits.min_window)
     if left > _MOST:
         raise NotAsked(f"its windows reach at least {left} keys")
-    both = limits.window_is_symmetric and not limits.window_needs_causal
+    both = limits.window_is_symmetric and not limits.brings("window")
     return left, left if both else limits.min_window
 
 
 def _posed(asker: Asker, T: int, S: int) -> Problem:
-    needs_causal = asker.subject.declaration.limits.window_needs_causal
+    needs_causal = bool(asker.subject.declaration.limits.brings("window"))
     return asker.even(T, S).but(window=_window(asker), causal=needs_causal)
 
 
@@ -99,7 +99,7 @@ def _seen(asker: Asker, T: int, S: int, shift: int = 0, *, more: int = 0) -> Arr
     assert left is not None  # `_window` makes two numbers
     assert right is not None
     far = np.arange(S) - np.arange(T)[:, None] - shift
-    ends = 0 if asker.subject.declaration.limits.window_needs_causal else right + more * bool(right)
+    ends = 0 if asker.subject.declaration.limits.brings("window") else right + more * bool(right)
     return np.asarray((far >= -left - more) & (far <= ends))
 
 

@@ -37,18 +37,23 @@ _FLAGS: Mapping[Mode, int] = {Mode.REPLACE: os.O_CREAT, Mode.NEW: os.O_CREAT | o
 
 
 class RecordWriter:
-    """A handler that writes JSON Lines to a file, which nobody else can write to meanwhile. Folders are made."""
+    """A handler that writes JSON Lines to a file, which nobody else can write to meanwhile. Folders are made.
+
+    A run that is refused before its first line leaves what was there: nothing, or the record of an earlier run.
+    """
 
     def __init__(self, path: Path, mode: Mode = Mode.REPLACE) -> None:
         self._path, self._mode = path, mode
         self._descriptor: int | None = None
         self._problem: OSError | None = None
         self._lines = 0
+        self._is_made_here = False
 
     def start(self) -> None:
         """Open the file. Raises UsageError where that is impossible, or another run writes to it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._is_made_here = not self._path.exists()
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | _FLAGS[self._mode], 0o666)
             if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                 self._take(self._descriptor)
@@ -60,10 +65,9 @@ class RecordWriter:
         try:
             lock(descriptor, self._path)
         except UsageError:
+            self._is_made_here = False  # by the other run
             self.shutdown()
             raise
-        if self._mode is not Mode.GO_ON:
-            os.ftruncate(descriptor, 0)
 
     def handle(self, event: Event) -> None:
         """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
@@ -73,6 +77,8 @@ class RecordWriter:
     def shutdown(self) -> None:
         """Close the file. Raises UsageError if not all could be written; what was, can be read."""
         if self._descriptor is not None:
+            if self._is_made_here and not self._lines and self._problem is None:
+                self._path.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = None
         if self._problem is not None:
@@ -84,6 +90,8 @@ class RecordWriter:
         if descriptor is None:
             raise ValueError("the record was not opened, or is closed already")
         try:
+            if not self._lines and self._mode is not Mode.GO_ON and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.ftruncate(descriptor, 0)
             while line:
                 line = line[os.write(descriptor, line):]
             self._lines += 1

@@ -92,9 +92,9 @@ def value_for(keyword: str, limits: Limits) -> Any:  # noqa: ANN401  (by the key
 
 
 def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
-    """The case with one keyword more, and with the causal flag where that is needed beside it."""
-    beside = {"causal": True} if limits.needs_causal(keyword) else {}
-    return replace(case, keywords={**case.keywords, **beside, keyword: value_for(keyword, limits)})
+    """The case with one keyword more, and with those that are needed beside it."""
+    more = {name: True if name == "causal" else value_for(name, limits) for name in (*limits.brings(keyword), keyword)}
+    return replace(case, keywords={**case.keywords, **more})
 
 
 def differing(start: Case, end: Case) -> Iterator[str]:

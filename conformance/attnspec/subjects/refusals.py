@@ -8,6 +8,7 @@ registered subject takes stands in its manifest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,8 +106,20 @@ class Begun:
 
     def refused(self, end: Case) -> tuple[Found, ...]:
         """What the function refuses of a case and has not promised; none where it has promised any of it."""
-        found = causes(self.interview, self.start, end)
+        found = tuple(self._taken_beside(each) for each in causes(self.interview, self.start, end))
         return () if any(_is_promised(self.subject, each) for each in found) else found
+
+    def _taken_beside(self, found: Found) -> Found:
+        """A keyword that is taken together with another, the causal flag above all, is refused without that only."""
+        if found.refusal.conditions or len(found.refusal.keywords) != 1:
+            return found
+        (keyword,), limits = found.refusal.keywords, self.subject.declaration.limits
+        named = {*re.findall(r"\w+", found.words), "causal"} & self.subject.declaration.keywords & OFF.keys()
+        for other in sorted(named - {keyword} - self.start.keywords.keys(), key=lambda name: (name != "causal", name)):
+            both = with_keyword(with_keyword(self.start, other, limits), keyword, limits)
+            if self.interview.takes(both):
+                return replace(found, refusal=replace(found.refusal, without=frozenset({other})))
+        return found
 
 
 def begin(subject: Subject, dtype: DType) -> Begun | None:
@@ -120,7 +133,7 @@ def narrowed(subject: Subject, found: Iterable[Found]) -> Subject:
     """The subject with these refusals among its limits; a keyword that is refused as such is one that it lacks."""
     for each in found:
         declared, refusal = subject.declaration, each.refusal
-        if not refusal.conditions and len(refusal.keywords) == 1:
+        if not refusal.conditions and not refusal.without and len(refusal.keywords) == 1:
             declared = replace(declared, keywords=declared.keywords - refusal.keywords)
         elif refusal not in declared.limits.refuses:
             declared = replace(declared, limits=replace(declared.limits, refuses=(*declared.limits.refuses, refusal)))
