@@ -212,8 +212,8 @@ def test_a_keyword_is_left_out_where_it_is_refused_and_not_needed(
 @pytest.mark.parametrize(("text", "told"), [
     ("D > 256", "D > 256"), ("B != 1", "B ≠ 1"), ("D%8!=0", "D % 8 ≠ 0"), ("D not in (64,128)", "D not in (64, 128)"),
     ("window with T != S", "window with T ≠ S"), ("window without causal", "window without causal"),
-    ("window with T>S without mask and causal", "window with T > S without causal and mask"), ("mask and causal", "causal and mask"), ("T <= S and D == 3",
-                                                                                       "T ≤ S and D = 3")])
+    ("window with T>S without mask and causal", "window with T > S without causal and mask"),
+    ("mask and causal", "causal and mask"), ("T <= S and D == 3", "T ≤ S and D = 3")])
 def test_a_refusal_is_written_as_it_is_told(text: str, told: str) -> None:
     assert str(read_refusal(text)) == told
     assert read_refusal(told) == read_refusal(text)

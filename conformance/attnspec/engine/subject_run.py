@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
@@ -18,6 +19,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.asked import as_asked, as_put
 from attnspec.engine.evidence import evidence_of, evidence_of_end, placed, why_no_claim
 from attnspec.engine.known_failures import listed
@@ -88,6 +90,7 @@ class SubjectRun:
         self._evaluators: dict[DType, Evaluator] = {}
         self._examiner = Examiner(self._again, Witnesses(checks, refutations, plan.seed))
         self._whereabouts = Whereabouts()
+        self._alone = Alone(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
@@ -282,7 +285,12 @@ class SubjectRun:
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike or (GRAD in recipe.features and not self.subject.backward):
             return evidence  # a fault has no framework that would differentiate it
-        diagnosis = self._examiner.diagnose(trial, recipe, place=place)
+        if self._alone.explains(evidence):
+            return remembering(evidence)
+        diagnose = partial(self._examiner.diagnose, trial, recipe, place=place)
+        diagnosis = self._alone.told(diagnose(), trial, evidence, diagnose)
+        if diagnosis.located == HOLDS_ALONE and not diagnosis.like:
+            return remembering(evidence)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis, place.held))
