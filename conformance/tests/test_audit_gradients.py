@@ -11,7 +11,8 @@ from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Plan
-from attnspec.engine.subject_run import SubjectRun, summon
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.engine.summon import summon
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
 from attnspec.record.codec import from_line, to_line

@@ -9,7 +9,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import summon
+from attnspec.engine.summon import summon
 from attnspec.runner.smoking import smoked
 
 HEAD = """

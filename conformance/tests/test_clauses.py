@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.plan import Plan
-from attnspec.engine.subject_run import summon
+from attnspec.engine.summon import summon
 from attnspec.evaluation.power.measure import shared_archive
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND

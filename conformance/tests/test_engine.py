@@ -16,7 +16,8 @@ from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Panel, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import SubjectRun, summon
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.engine.summon import summon
 from attnspec.faults.subject import own_subject
 from attnspec.numerics import screen
 from attnspec.problems.recipe import Recipe

@@ -7,7 +7,7 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.engine.subject_run import summon
+from attnspec.engine.summon import summon
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import plain
 from attnspec.host.lifts.flushing import flushed_by

@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import summon
+from attnspec.engine.summon import summon
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome
 from helpers.subjects import module_of

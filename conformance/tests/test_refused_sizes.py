@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import Condition, read_refusal
 from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import summon
+from attnspec.engine.summon import summon
 from attnspec.problems.domain import domain
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Problem, Sizes

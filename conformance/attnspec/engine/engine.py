@@ -184,7 +184,8 @@ class Engine:
         if target not in self._subject_runs:
             self._let_go()
             self._begin(target)
-            from attnspec.engine.subject_run import SubjectRun, summon  # noqa: PLC0415  (weight: hypothesis)
+            from attnspec.engine.subject_run import SubjectRun  # noqa: PLC0415  (weight: hypothesis)
+            from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: hypothesis)
 
             try:
                 subject = summon(target, self.plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,7 +19,7 @@ from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
-from attnspec.engine.asked import as_asked, as_put
+from attnspec.engine.asked import as_put
 from attnspec.engine.evidence import evidence_of, evidence_of_end, placed, why_no_claim
 from attnspec.engine.known_failures import listed
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
@@ -34,11 +33,8 @@ from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.refusals import MOST_CAUSES, narrowed, with_refusals
-from attnspec.subjects.registry import load, process_of
-from attnspec.subjects.smoke import check_axes
+from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
-from attnspec.subjects.target import importable
 from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
@@ -53,23 +49,6 @@ PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use 
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
-
-
-def summon(target: str, plan: Plan) -> Subject:
-    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
-
-    A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
-    TargetError, ManifestError, UsageError.
-    """
-    if is_own(target):
-        return own_subject(target)
-    surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
-    subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
-    if ":" in target:
-        with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
-            check_axes(subject, target=importable(target))
-            subject = with_refusals(subject)
-    return as_asked(subject, plan)
 
 
 class SubjectRun:

@@ -9,7 +9,7 @@ from functools import partial
 
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
-from attnspec.engine.subject_run import summon
+from attnspec.engine.summon import summon
 from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
 from attnspec.questions import (

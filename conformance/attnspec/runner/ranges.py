@@ -98,7 +98,7 @@ def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
 
 def fate_of(target: str, plan: Plan) -> tuple[Fate, str]:
     """Whether the adapter answers the five fixed inputs of `smoke`, and examples rightly; and if not, why."""
-    from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:

@@ -27,7 +27,7 @@ class Smoked:
 
 def smoked(target: str, plan: Plan) -> Smoked:
     """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each."""
-    from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:

@@ -12,7 +12,7 @@ from itertools import groupby
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import Plan
-from attnspec.engine.subject_run import summon
+from attnspec.engine.summon import summon
 from attnspec.evaluation.false_alarms.rows import known
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation

@@ -134,7 +134,7 @@ class PowerJobs:
 
     def _subject(self, target: str) -> Subject:
         """A fresh one: what a fault with a memory was asked under one rule must not serve the next."""
-        from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+        from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         return summon(target, self.plan)
 

@@ -1,0 +1,31 @@
+"""The subject behind a target, as a plan has it judged."""
+
+from __future__ import annotations
+
+import contextlib
+
+from attnspec.core.plan import Plan
+from attnspec.engine.asked import as_asked
+from attnspec.faults.subject import is_own, own_subject
+from attnspec.subjects.refusals import with_refusals
+from attnspec.subjects.registry import load, process_of
+from attnspec.subjects.smoke import check_axes
+from attnspec.subjects.subject import Subject, SubjectDied
+from attnspec.subjects.target import importable
+
+
+def summon(target: str, plan: Plan) -> Subject:
+    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
+
+    A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
+    TargetError, ManifestError, UsageError.
+    """
+    if is_own(target):
+        return own_subject(target)
+    surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
+    subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
+    if ":" in target:
+        with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
+            check_axes(subject, target=importable(target))
+            subject = with_refusals(subject)
+    return as_asked(subject, plan)
