@@ -163,6 +163,7 @@ def test_different_files_and_devices_may_be_named() -> None:
 
 @pytest.mark.parametrize("words", ["report run.jsonl --html run.jsonl", "report run.jsonl --junit ./run.jsonl",
                                    "combine run.jsonl -o new.jsonl --html run.jsonl",
+                                   "combine run.jsonl -o run.jsonl",
                                    "combine run.jsonl -o new.jsonl --html new.jsonl",
                                    "power --against run.jsonl --record run.jsonl"])
 def test_what_is_read_is_not_written_over(cli: Cli, here: Path, words: str) -> None:

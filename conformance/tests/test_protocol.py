@@ -184,14 +184,15 @@ def test_a_host_that_is_not_in_order_is_told_in_words(tmp_path: Path, more: str,
 
 
 def test_garbage_during_a_call_is_a_death_of_the_host(tmp_path: Path) -> None:
-    subject = summoned(library(tmp_path, flaw="lambda output: print('almost done ...') or output"))
+    subject = summoned(library(tmp_path, flaw="lambda output: print('almost done ...', flush=True) or output"))
     with pytest.raises(SubjectDied, match="what came back is not an answer") as died:
         subject.answer(small())
     assert died.value.verdict is Verdict.CRASHED
 
 
 def test_a_program_that_ends_tells_its_exit_code_and_last_words(tmp_path: Path) -> None:
-    subject = summoned(library(tmp_path, flaw="lambda output: sys.stderr.write('out of luck') and os._exit(7)"))
+    last = "lambda output: print('out of luck', end='', file=sys.stderr, flush=True) or os._exit(7)"
+    subject = summoned(library(tmp_path, flaw=last))
     with pytest.raises(SubjectDied, match=r"the process died while the implementation ran \(exit code 7\)") as died:
         subject.answer(small())
     assert died.value.stderr == "out of luck"

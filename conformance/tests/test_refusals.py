@@ -64,6 +64,12 @@ def test_a_clear_refusal_is_noted_with_its_words(name: str, tmp_path: Path) -> N
     assert dict(summon(written(tmp_path, check), Plan(())).refused) == {refused: words}
 
 
+@pytest.mark.parametrize(("name", "told"), [("grouped", "grouped heads (Hkv < H)"), ("cross", "T ≠ S")])
+def test_who_is_always_causal_is_asked_the_same(name: str, told: str, tmp_path: Path) -> None:
+    always = f"assert causal\n    {REFUSALS[name][0]}"
+    assert list(summon(written(tmp_path, always, "attend.causal_only = True"), Plan(())).refused) == [told]
+
+
 @pytest.mark.parametrize("name", [name for name, row in REFUSALS.items() if row[3]])
 def test_a_clause_that_needs_it_does_not_apply(name: str, tmp_path: Path) -> None:
     check, refused, words, clause = REFUSALS[name]

@@ -30,6 +30,7 @@ from attnspec.subjects.manifest import read_manifest
               help="Also write an HTML page.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
     """Join records of different environments, made with the same spec, into one."""
+    keep_apart({"--out": out}, records)
     keep_apart({"--html": html}, [*records, out])
     read = {path: read_records(path) for path in records}
     if is_retold:
@@ -77,4 +78,4 @@ def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:
     for number, run in enumerate(runs, start=1):
         if run.interrupted:
             which = f"run {number}" if len(runs) > 1 else "the run"
-            click.echo(f"{path}: {which} was interrupted; {run.done} of {run.header.items} items are known")
+            click.echo(f"{path}: {which} was interrupted; {run.known} of {run.header.items} items are known")

@@ -116,7 +116,7 @@ def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaise
     quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
     sizes = patience.compiled if subject.declaration.lift in COMPILING else patience.sizes
     return Resizer(quiet.put, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work,
-                   patience.seconds, failure, LEAST)
+                   patience.seconds, failure, LEAST, any_family=True)
 
 
 def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> Place:

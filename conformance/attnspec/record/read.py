@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from attnspec.core.errors import Place, RecordError
+from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
@@ -90,6 +91,11 @@ class RunRecord:
     def done(self) -> int:
         """How many items came to an end, of whatever kind."""
         return sum(map(len, (self.outcomes, self.puts, self.blocks, self.probes, self.ranks)))
+
+    @property
+    def known(self) -> int:
+        """How many of them were run."""
+        return self.done - sum(each.verdict is Verdict.NOT_RUN for each in self.outcomes)
 
     @property
     def interrupted(self) -> bool:

@@ -147,8 +147,8 @@ def _begun(subject: Subject) -> Begun | None:
 
 
 def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
-    """An interview at the first dtype at which it takes the start with the causal flag, or without it."""
-    case = Case(start.sizes, {"causal": True} if is_on else {})
+    """An interview at the first dtype at which it takes the start with the causal flag, or as it is."""
+    case = Case(start.sizes, {"causal": True} if is_on else start.keywords)
     interviews = (Interview(subject, dtype) for dtype in subject.declaration.dtypes)
     return next((Begun(each, case) for each in interviews if each.takes(case)), None)
 

@@ -95,7 +95,8 @@ class Resizer:
 
     put: the clause on one case.  most: at so many sizes; work_left: in multiply-adds; seconds: and no longer than that.
     What fails in another way (an exception for a wrong answer) does not count as failing. least: lengths and widths are
-    made no smaller; the fewer entries an answer has, the easier a mistake hides.
+    made no smaller; the fewer entries an answer has, the easier a mistake hides.  any_family: whether what fails at
+    fewer heads with other families of entries than the first ones fails there.
     """
 
     put: Callable[[Recipe], Tally]
@@ -112,6 +113,7 @@ class Resizer:
     known: dict[Sizes, bool] = field(default_factory=dict)
     failing: dict[Sizes, Recipe] = field(default_factory=dict)
     seeds: int = SEEDS
+    any_family: bool = False
     _unknown: set[Sizes] = field(default_factory=set)
     _held: dict[Sizes, int] = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
@@ -123,7 +125,7 @@ class Resizer:
 
     def fails(self, sizes: Sizes) -> bool | None:
         """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
-        if sizes in self.known and (self.known[sizes] or self._held[sizes] >= self.seeds or self.is_spent):
+        if sizes in self.known and (self.known[sizes] or self._held[sizes] >= self._enough(sizes) or self.is_spent):
             return self.known[sizes]
         is_dear = work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
         if sizes in self._unknown or self.is_spent or is_dear:
@@ -136,14 +138,15 @@ class Resizer:
 
     def _put(self, sizes: Sizes) -> bool | None:
         """The same, with entries that were not put yet."""
-        for number in range(self._held.get(sizes, 0), self.seeds):
+        enough = self._enough(sizes)
+        for number in range(self._held.get(sizes, 0), enough):
             tally = self._judged(sizes, number)
             if type(tally.failure) is self.failure:
                 self.known[sizes] = True
                 return True
             if tally.failure is None and tally.cases:
                 self.known[sizes] = False
-        self._held[sizes] = self.seeds
+        self._held[sizes] = enough
         if sizes not in self.known:
             self._unknown.add(sizes)
         return self.known.get(sizes)
@@ -155,9 +158,21 @@ class Resizer:
         return tuple(filter(None, (self._at(each, number) for each in sizes for number in range(self._held[each]))))
 
     def _at(self, sizes: Sizes, number: int) -> Recipe | None:
-        """The case at these sizes with the number-th entries; None where there is no such problem."""
-        recipe = resized(self.recipe, sizes, self.domain, self.limits)
+        """The case at these sizes with the number-th entries; None where there is no such problem.
+
+        Of more families of entries than heads each leads once, where any may: which of them fails is not known.
+        """
+        families, first = self.recipe.families, number % len(self.recipe.families)
+        led = (*families[first:], *families[:first]) if self._drops_families(sizes) else families
+        recipe = resized(replace(self.recipe, families=led), sizes, self.domain, self.limits)
         return recipe and replace(recipe, seed=(recipe.seed + number) % 2**24)
+
+    def _enough(self, sizes: Sizes) -> int:
+        """With so many entries a case at these sizes is put before it counts as holding."""
+        return max(self.seeds, len(self.recipe.families) * self._drops_families(sizes))
+
+    def _drops_families(self, sizes: Sizes) -> bool:
+        return self.any_family and len(self.recipe.families) > sizes.B * sizes.Hkv
 
     def _judged(self, sizes: Sizes, number: int) -> Tally:
         """The same case, judged."""
