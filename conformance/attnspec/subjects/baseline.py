@@ -18,6 +18,7 @@ from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.core.processor import features
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
@@ -28,7 +29,7 @@ from attnspec.subjects.registry import findings_of
 if TYPE_CHECKING:
     from attnspec.problems.recipe import Recipe
 
-_ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason")
+_ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason", "processor")
 _HEAD = """\
 # The failures that were known when this gate was set up. Written by attnspec. A failure that is listed here is
 # expected. The gate fails if another clause fails, and if a listed failure is gone. `conventions` has the answers of a
@@ -45,6 +46,7 @@ class Entry:
 
     how: as `Outcome.how`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id of the
     finding that explains it.  reason: what was seen, or what somebody wrote there; empty where a finding tells it.
+    processor: what the machine's processor has to have for it to be expected, such as `avx512_fp16`.
     """
 
     subject: str
@@ -55,12 +57,18 @@ class Entry:
     case: str = ""
     finding: str = ""
     reason: str = ""
+    processor: str = ""
     where: Place = field(default=Place(""), compare=False)
 
     @property
     def key(self) -> Key:
         """What it speaks of."""
         return self.subject, self.clause, self.dtype
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is expected on this machine."""
+        return not self.processor or self.processor in features()
 
     def deviation(self, findings: Findings) -> Deviation:
         """The same, as what is known of a subject. Raises UsageError for a finding that does not explain it."""
@@ -107,10 +115,10 @@ def _entry(fields: Fields) -> Entry:
 
 
 def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
-    """Known failures by subject. Raises UsageError with file and line."""
+    """The failures that are known on this machine, by subject. Raises UsageError with file and line."""
     known: dict[str, list[Deviation]] = defaultdict(list)
     findings = _findings(folders)
-    for entry in read_entries(path):
+    for entry in filter(lambda each: each.is_here, read_entries(path)):
         known[entry.subject].append(entry.deviation(findings))
     return {subject: tuple(listed) for subject, listed in known.items()}
 
@@ -145,15 +153,18 @@ def write_baseline(
     Returns the failures that the file lists then.
 
     An entry that stays keeps its finding, or its reason; a new one gets the finding that speaks of it, where only one
-    does. What was not judged stays as it is. The outcomes may themselves be held against this very file.
+    does. What was not judged, or is expected on other processors, stays as it is. The outcomes may themselves be held
+    against this very file.
     """
     outcomes, is_there = tuple(outcomes), path.is_file()
     before = {entry.key: entry for entry in read_entries(path)} if is_there else {}
     judged = {(each.subject, each.clause, each.dtype.value): each for each in outcomes}
     findings = _findings(folders)
-    known = [entry for key, entry in before.items() if key not in judged or judged[key].verdict is Verdict.EXPECTED]
-    known += [_written(failed, before.get(key), findings) for key, outcome in judged.items()
-              if (failed := _failed(outcome, is_listed=key in before, strict=strict))]
+    found = {key: _written(failed, before.get(key), findings) for key, outcome in judged.items()
+             if (failed := _failed(outcome, is_listed=key in before, strict=strict))}
+    known = [entry for key, entry in before.items() if key not in found and (
+        key not in judged or judged[key].verdict is Verdict.EXPECTED or not entry.is_here)]
+    known += found.values()
     known.sort(key=lambda entry: entry.key)
     listed = [{name: getattr(entry, name) for name in _ENTRY if getattr(entry, name)} for entry in known]
     conventions = conventions_after(read_conventions(path) if is_there else (), outcomes)
@@ -173,7 +184,8 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
 def _written(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
     evidence = outcome.evidence
     entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.how,
-                  evidence.recipe if evidence else "")
+                  evidence.recipe if evidence else "",
+                  processor=before.processor if before and before.is_here else "")
     speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]
     if before and before.finding in speaking:
         return replace(entry, finding=before.finding)
