@@ -314,6 +314,7 @@ def test_a_pattern_explains_clauses_one_after_another_or_else_faults(cli: Cli) -
     assert len(heads) > 1
     assert all(head.startswith("drift.") for head in heads)
     assert [each["id"] for each in json.loads(cli("explain", "drift.*", "--json")[1])] == heads
+    assert cli("explain", "drift")[1] == out  # a theme is all of its clauses
     stories = cli("explain", "mask_inverted*")[1]
     assert "mask_inverted  (a fault" in stories
     assert "mask_inverted_in_place  (a fault" in stories

@@ -314,6 +314,8 @@ def test_a_replay_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder:
     assert trial.replay(item, recipe).verdict is Verdict.HELD
     with pytest.raises(UsageError, match="this is no recipe"):
         trial.replay(item, "B1")
+    with pytest.raises(UsageError, match=r"this is no recipe: 'nope' .* Did you mean 'none'\?$"):
+        trial.replay(item, recipe.replace("mask=none", "mask=nope"))
     with pytest.raises(UsageError, match=r"'own\.defintion' is not a known clause"):
         trial.replay(replace(item, clause="own.defintion"), recipe)
 

@@ -116,6 +116,10 @@ def test_what_they_cost_is_told_with_the_deadline_that_may_not_do() -> None:
         line, "sizes: a clause may take 191 s at them; the deadline of 100 s should be longer"]
 
 
+def test_scores_of_no_weight_are_left_out_of_the_cost() -> None:
+    assert "GB, about" in str(cost(read_sizes("B1 H1 T64 D16")))
+
+
 def test_more_of_anything_costs_more() -> None:
     small = cost(read_sizes("B2 H2 T64 D16"))
     for text in ("B4 H2 T64 D16", "B2 H4 T64 D16", "B2 H2 T128 D16", "B2 H2 T64 D32"):

@@ -41,9 +41,11 @@ WIDTH = 100
 def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
     """Explain a clause: its sentence, its sources, its formula, its YAML. Or explain a fault (a wrong attention).
 
-    A pattern ('masking.*') explains all clauses that match; if none does, all faults that match.
+    A pattern ('masking.*') explains all clauses that match; if none does, all faults that match. So does a theme
+    ('masking').
     """
     law = load_spec(spec, spec_add)
+    name = f"{name}.*" if f"{name}.*" in themes_of(each.id for each in law.clauses) else name
     clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
     with telling_own(law, clauses):
         if not clauses:

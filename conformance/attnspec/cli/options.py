@@ -88,7 +88,7 @@ SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
 VARIANTS = click.option("--variants", multiple=True, metavar="NAMES",
                         help=f"Also judge what a framework makes of the function: {', '.join(MADE)}; several with "
                              "commas.")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output; of a run, one object a line.")
 
 PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
                       help="The Python that runs the subjects. It needs their library and NumPy.")

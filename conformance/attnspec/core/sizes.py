@@ -157,7 +157,9 @@ class Cost:
 
     def __str__(self) -> str:
         """`1.4e+11 multiply-adds a call, 3.6 GB (2.1 of them one array of scores), about 48 s a case`."""
-        memory = f"{(self.bytes + self.scores) / 1e9:.1f} GB ({self.scores / 1e9:.1f} of them one array of scores)"
+        scores = f"{self.scores / 1e9:.1f}"
+        of_scores = f" ({scores} of them one array of scores)" if float(scores) else ""
+        memory = f"{(self.bytes + self.scores) / 1e9:.1f} GB{of_scores}"
         return f"{self.work:.1e} multiply-adds a call, {memory}, about {max(1, round(self.seconds))} s a case"
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.forms import Form
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judged
 from attnspec.diagnosis.faring import Faring, Tried
-from attnspec.diagnosis.locate import locate
+from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
 from attnspec.diagnosis.whereabouts import NOWHERE, Place
@@ -90,7 +91,9 @@ class Examiner:
         # read-outs are of attention's numbers, and cannot show a dtype
         if like or is_rotary or case.bar.aspect is Aspect.DTYPE:
             return Diagnosis(tuple({each.likeness.fault: each.likeness for each in reversed(like)}.values())[::-1])
-        return Diagnosis(located=locate(case.bar, trial.evaluator.dtype, problems))
+        located = locate(case.bar, trial.evaluator.dtype, problems)
+        is_backward = located == NOTHING and GRAD in failing.features
+        return Diagnosis(located=BACKWARD if is_backward else located)
 
     def _named_before(self, case: FailingCase) -> tuple[Tried, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""

@@ -113,7 +113,8 @@ class Recipe:
 
 
 def _broken(why: str) -> UsageError:
-    return UsageError(f"this is no recipe: {why}.")
+    end = "" if why.endswith(("?", ".")) else "."
+    return UsageError(f"this is no recipe: {why}{end}")
 
 
 def _named(parts: Iterable[str]) -> dict[str, str]:
