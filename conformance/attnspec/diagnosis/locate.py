@@ -38,8 +38,8 @@ _SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
 WIDTH = 16
 """T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
 
-NOTHING = ("no small test input shows it: mask, logits, scale, softmax, bias, values and heads are right on small whole "
-           "numbers with D = Dv and Hkv = H, so it takes something else of this case")
+NOTHING = ("no small test input shows it: mask, logits, scale, softmax, bias, values and heads are right on small "
+           "whole numbers with D = Dv and Hkv = H, so it takes something else of this case")
 BACKWARD = "the backward pass is wrong; the forward pass is right on small test inputs"
 
 INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
