@@ -137,6 +137,15 @@ def test_a_page_without_causes_begins_with_a_definition() -> None:
         "causal.definition", "causal.no_lookahead", "numerics.ties"]
 
 
+def test_the_page_begins_with_the_bug_that_the_console_names_first() -> None:
+    mask = replace(SEEN, like=(replace(like("mask").like[0], fault="mask_dropped"),))
+    few = [outcome(Verdict.VIOLATED, name, seen=mask) for name in ("a.b", "a.c")]
+    many = [outcome(Verdict.VIOLATED, "a.z", dtype=dtype, seen=like("scale"))
+            for dtype in (DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)]
+    cards = findings(join([run(*few, *many)]), strict=False)
+    assert [(card.failures, card.clauses) for card in cards] == [(3, 1), (2, 2)]
+
+
 def ranked_clauses(*failed: Outcome) -> list[str]:
     """The clauses that lead the console's bugs, in their order."""
     digest = Digest()

@@ -26,7 +26,8 @@ class PageFinding:
     """`outcomes` are those of the failing dtypes, gravest first; `pictures` belong to the first of them.
 
     cause: what is likely behind it, None if nobody knows.  alike: the findings under further clauses that this cause
-    explains, too.  known: what the library's folder says of it.
+    explains, too.  known: what the library's folder says of it.  failures: how many the cause explains, by which the
+    console names the first.
     """
 
     anchor: str
@@ -43,6 +44,7 @@ class PageFinding:
     alike: tuple[PageFinding, ...] = ()
     known: tuple[KnownFinding, ...] = ()
     cause: LikelyCause | None = None
+    failures: int = 0
 
     @property
     def clauses(self) -> int:
@@ -74,7 +76,8 @@ def _of_one(joined: Joined, subject: Judged, *, strict: bool) -> Iterator[PageFi
         if group.cause is None:
             yield from alike
         elif alike:
-            yield replace(_led_by(alike[0], group), alike=tuple(alike[1:]), cause=group.cause)
+            yield replace(_led_by(alike[0], group), alike=tuple(alike[1:]), cause=group.cause,
+                          failures=len(group.failures))
     yield from left.values()
 
 
@@ -118,8 +121,8 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
 
 def _gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
-    return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.clauses, *unclear(first),
-            *_outcome_gravity(first))
+    return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.failures, -finding.clauses,
+            *unclear(first), *_outcome_gravity(first))
 
 
 def _pictured(found: list[PageFinding]) -> tuple[PageFinding, ...]:
