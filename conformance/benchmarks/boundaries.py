@@ -96,7 +96,7 @@ def named(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dic
 def _located(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
     started = time.perf_counter()
     limits = trial.evaluator.subject.declaration.limits
-    resizer = Resizer(trial.put, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4)
+    resizer = Resizer(trial.put, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4, any_family=True)
     boundary = begins(resizer)
     sentence = boundary.sentence if boundary else ""
     return Named(fault.name, fault.planted.reach, sentence, all(says(sentence, term) for term in fault.planted.terms),
