@@ -21,9 +21,10 @@ from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.failing_case import judged
 from attnspec.diagnosis.rotary import narrow_for
+from attnspec.diagnosis.whereabouts import NOWHERE, Place
 from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
-from attnspec.problems.problem import numpy_dtype
+from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
 from attnspec.subjects.subject import Answer, Subject
@@ -68,6 +69,9 @@ class Wider:
     shows: bool = False
     fits: str = ""
 
+
+NEARLY, LONG = 0.9, 32
+"""An axis of at least so many entries that is shorter by less than a tenth changes no rounding that shows."""
 
 _SUBNORMALS = Wider("it treats subnormal numbers as 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
 _SEPARATE = "Divide by the sum of the exponentials"
@@ -137,26 +141,30 @@ class ArithmeticExplainer:
     _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
     _answers: set[tuple[DType, str]] = field(default_factory=set)
 
-    def explain(self, trial: Trial, failing: Recipe, claimed: int) -> Explanation | None:
+    def explain(self, trial: Trial, failing: Recipe, claimed: int, place: Place = NOWHERE) -> Explanation | None:
         """The first class under which the violation vanishes; None if there is none.
 
         claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
+        place: where it fails. A class that ordinary answers show would show at nearly these sizes, too.
         """
-        for wider, evaluator in self._wider(trial.evaluator):
+        is_of_sizes = place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held)
+        classes = [each for each in self._wider(trial.evaluator) if not (each[0].shows and is_of_sizes)]
+        for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
             if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
                 if _fails_in_float32(trial, failing):
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
-        return self._as_consequence(trial, failing)
+        return self._as_consequence(trial, failing, classes)
 
-    def _as_consequence(self, trial: Trial, failing: Recipe) -> Explanation | None:
+    def _as_consequence(self, trial: Trial, failing: Recipe,
+                        classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
         """The class that the subject is known to be of, if under it the case is no failure: it may claim nothing there.
 
         Known is one that explained another violation, or without which not even ordinary answers are right.
         """
-        for wider, evaluator in self._wider(trial.evaluator):
+        for wider, evaluator in classes:
             is_known = (evaluator.dtype, wider.cause) in self._answers or (
                 wider.shows and self._is_of(wider, trial.evaluator, evaluator))
             if is_known and judged(trial, evaluator, failing).failure is None:
@@ -203,6 +211,12 @@ class ArithmeticExplainer:
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
                       purse=PURSE)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
+
+
+def _is_just_below(sizes: Sizes, failing: Sizes) -> bool:
+    """Whether the first are the second but for one axis that is shorter by a part of no weight for rounding."""
+    pairs = [(value, failing.by_axis[axis]) for axis, value in sizes.by_axis.items() if value != failing.by_axis[axis]]
+    return len(pairs) == 1 and all(NEARLY * most <= value < most and most >= LONG for value, most in pairs)
 
 
 def _is_plain(check: Check) -> bool:

@@ -51,12 +51,14 @@ BRIEF, USUAL = Patience(1, 40, 8, 1e8, 2.0), Patience(4, 60, 20, 1e9, 8.0)
 class Place:
     """begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence.
     case: the failing case of which that is told, with room around the smallest.  held: some that hold at other sizes.
+    smallest: the sizes at which it is told to begin.
     """
 
     begins: str = ""
     wrong: str = ""
     case: Recipe | None = None
     held: tuple[Recipe, ...] = ()
+    smallest: Sizes | None = None
 
 
 NOWHERE = Place()
@@ -84,7 +86,7 @@ class Whereabouts:
         if boundary is None:
             return NOWHERE
         place = _placed(trial, resizer, boundary) if failure is Violated else Place(boundary.sentence)
-        return replace(place, held=resizer.held[:HELD])
+        return replace(place, held=resizer.held[:HELD], smallest=boundary.smallest.sizes)
 
     def _shared(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there, and not beside it."""

@@ -260,7 +260,7 @@ class SubjectRun:
         if allowed and (wrong := of_wrong_clause(trial, recipe, self.plan.spec_add)):
             return replace(evidence, explained=wrong, begins="")
         if evidence.measured and (
-                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):
+                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place)):
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike or (GRAD in recipe.features and not self.subject.backward):
             return evidence  # a fault has no framework that would differentiate it
