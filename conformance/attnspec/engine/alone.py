@@ -15,7 +15,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggingEvaluator
 from attnspec.trials.trial import Trial
 
-MOST = 3
+MOST = 2
 """So many cases that fail alone are put to a new process: each costs the imports of the function's framework."""
 
 HOLDS_ALONE = "the answer depends on earlier calls, or on chance: in a new process, the case alone holds"
