@@ -306,6 +306,7 @@ def test_a_clause_is_explained_with_its_sources_and_its_yaml(cli: Cli) -> None:
                  "  - id: causal.no_lookahead\n", "then:"):
         assert text in out
     assert out.count("- id:") == 1
+    assert out.index("https://arxiv.org/abs/1706.03762") < out.index("in English: ")
 
 
 def test_a_pattern_explains_clauses_one_after_another_or_else_faults(cli: Cli) -> None:

@@ -111,7 +111,7 @@ def test_a_mended_failure_turns_it_red_until_it_is_taken_out(judge: Judge) -> No
     judge()
     code, output = judge(FLAW, SCALED)
     assert code == 1
-    assert "Held against known.yaml: no known failure.\n" in output
+    assert "Held against known.yaml: no known failure fails as listed.\n" in output
     assert ("  mended: kernel/attention scale.explicit (float32) holds now, and is listed as violated "
             "(agrees_with_definition)\n") in output
     assert output.endswith("Not as listed: 1 known failure (1 mended). (exit code 1)\n")

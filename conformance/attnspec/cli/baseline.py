@@ -74,11 +74,11 @@ def _compared(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
     return f"{_known(outcomes)}{'' if is_changed else ', nothing new'}"
 
 
-def _known(outcomes: Iterable[Outcome]) -> str:
+def _known(outcomes: Sequence[Outcome]) -> str:
     """`3 known failures as listed (2 torch/this, 1 without a finding)`; findings only where any is named."""
     known = [each.finding for each in outcomes if each.verdict is Verdict.EXPECTED]
     if not known:
-        return "no known failure"
+        return "no known failure" + " fails as listed" * any(each.change and is_gone(each) for each in outcomes)
     ranked = Counter(known).most_common() if any(known) else []
     detail = ", ".join(f"{number} {finding or 'without a finding'}" for finding, number in ranked)
     return f"{plural(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"

@@ -79,7 +79,8 @@ def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
             yield from _wrapped(f"{name}: {text}")
     yield ""
     yield "because:"
-    for citation in clause.because:
+    # what everybody reads comes first
+    for citation in sorted(clause.because, key=lambda each: not law.bibliography[each.cite].title.isascii()):
         yield from _source(citation, law)
     yield from _convicted(clause, law)
     yield ""
