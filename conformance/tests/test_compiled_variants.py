@@ -118,7 +118,7 @@ def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[st
 
 
 def test_workers_begin_with_what_asks_variants_that_compile() -> None:
-    plan = Plan(("torch/sdpa", "numpy/attention"), dtypes=(DType.FLOAT32,))
+    plan = Plan(("jax/dot_product_attention_jit", "numpy/attention"), dtypes=(DType.FLOAT32,))
     items = list(open_jobs(TRIALS, with_engine(plan, engine=ENGINE, recipe="")).items())
     as_told = list(Engine(plan).items())
     assert items[0].clause == "layers.switches" != as_told[0].clause
