@@ -59,7 +59,7 @@ def found(folder: Path, mask: str) -> list[Evidence]:
             if each.verdict is Verdict.VIOLATED and each.level is Level.MUST and each.evidence]
 
 
-def test_what_holds_alone_in_a_new_process_is_said_to_depend_on_earlier_calls(tmp_path: Path) -> None:
+def test_what_holds_alone_is_said_to_depend_on_earlier_calls(tmp_path: Path) -> None:
     evidence = found(tmp_path, "cached_by_keys")
     told = [each for each in evidence if each.explained and each.explained.cause == HOLDS_ALONE]
     assert told
