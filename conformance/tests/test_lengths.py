@@ -176,7 +176,7 @@ def test_a_recipe_with_lengths_is_read_back() -> None:
 def test_an_unknown_pattern_of_lengths_is_told() -> None:
     with pytest.raises(UsageError) as raised:
         Recipe.parse("B2,H1,Hkv1,T5,S7,D8,Dv8;mask=none;families=normal;with=key_lengths;key_lengths=raged;seed=1")
-    assert str(raised.value) == "this is no recipe: key_lengths=raged names no pattern. Did you mean 'ragged'?."
+    assert str(raised.value) == "this is no recipe: key_lengths=raged names no pattern. Did you mean 'ragged'?"
 
 
 def test_an_unknown_pattern_in_a_clause_is_told() -> None:
