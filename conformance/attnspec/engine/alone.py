@@ -44,7 +44,7 @@ class Alone:
     def told(self, diagnosis: Diagnosis, trial: Trial, evidence: Evidence, anew: Callable[[], Diagnosis]) -> Diagnosis:
         """The diagnosis with what a new process says, where no fault or one with a memory is like the failure.
 
-        anew: diagnoses it once more. A case that fails by itself is like what a memory did before it to no avail.
+        anew: diagnoses the case once more; asked where it fails by itself and a fault with a memory was named.
         """
         is_of_memory = any(each.stage == Stage.STATE.value for each in diagnosis.like)
         if not self._left or not isinstance(self.subject.callee, Hosted) or (diagnosis.like and not is_of_memory):

@@ -11,7 +11,6 @@ from typing import Any
 from attnspec.core.declaration import Limits
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
-from attnspec.problems.choices import SEED_BYTES, Menu
 from attnspec.problems.demand import work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
@@ -19,7 +18,7 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import is_lawful
 from attnspec.subjects.subject import SubjectRaised
-from attnspec.trials.covering_cases import FIXED_KINDS, Choices
+from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.trials.judging import Tally, Violated
 
 SEEDS, MOST_SEEDS = 2, 8
@@ -33,15 +32,6 @@ SURE = 0.01
 
 _HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
 _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
-
-MOST, MOST_WORK, MOST_SECONDS = 40, 1e9, 10.0
-"""At so many other sizes, so many multiply-adds and seconds, a failing case is put to make its sizes small."""
-
-PATIENCE_AT_ASKED = 2e10, 60.0
-"""The same multiply-adds and seconds for a case at sizes that a user names: it may be a hundred times as dear."""
-
-HANDY = 4
-"""The lengths and widths that a failing case is given first, if it fails with them."""
 
 
 def length(sizes: Sizes, axis: str) -> int:
@@ -284,32 +274,3 @@ def rungs_below(value: int) -> list[int]:
     """1 to 4, and each further power of two with the numbers beside it, as far as they are below `value`."""
     powers = [2**n for n in range(2, value.bit_length())]
     return [rung for rung in [1, 2, 3, *(p + d for p in powers for d in (0, 1))] if rung < value]
-
-
-def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, limits: Limits) -> Recipe | None:
-    """The case that failed last, at the smallest sizes at which it fails in the same way; None if these are its own."""
-    failing = tally.failing
-    if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
-        return None
-    resizer = Resizer(put, failing, domain, limits, MOST, MOST_WORK, MOST_SECONDS, type(tally.failure))
-    smallest = resizer.smallest()
-    return resizer.failing.get(smallest) if smallest != failing.sizes else None
-
-
-def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
-               patience: tuple[float, float] = (MOST_WORK, MOST_SECONDS)) -> tuple[Menu, Choices]:
-    """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is where it does not
-    fail there. patience: multiply-adds and seconds that it may cost.
-
-    Not the very smallest: with a few more entries it is easier to see which keywords and values it takes.
-    """
-    if not isinstance(tally.failure, (Violated, SubjectRaised)):
-        return menu, choices
-    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, *patience, type(tally.failure), HANDY)
-    sizes = resizer.smallest()
-    if sizes not in resizer.failing:
-        return menu, choices
-    entries, *drawn = choices
-    # the first byte chooses the shape, the last ones are the seed
-    seed = resizer.failing[sizes].seed.to_bytes(SEED_BYTES, "big")
-    return replace(menu, shapes=(sizes,)), (bytes([0, *entries[1:-SEED_BYTES], *seed]), *drawn)

@@ -23,7 +23,7 @@ from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
 from attnspec.trials.covering_cases import Choices, OneExample, openings, within
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.judging import Enough, Judging, Tally, Violated
-from attnspec.trials.resizing import PATIENCE_AT_ASKED, made_handy, made_small
+from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.trials.searching import searched
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
