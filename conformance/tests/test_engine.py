@@ -14,7 +14,7 @@ import pytest
 from attnspec.core.conventions import unfound
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Panel, Verdict
-from attnspec.core.plan import Item, Plan
+from attnspec.core.plan import SAMPLE, Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import summon
@@ -151,7 +151,8 @@ def test_a_pattern_names_the_clauses_that_it_fits(folder: Path) -> None:
 
 def test_at_a_glance_a_pattern_asks_for_no_more_than_is_due(folder: Path) -> None:
     def items(*clauses: str) -> int:
-        return len(engine(folder, clauses=clauses, effort=Effort.GLANCE).items())
+        glance = engine(folder, clauses=clauses, effort=Effort.GLANCE)
+        return sum(map(glance.applies, glance.items()))
 
     assert items("own.*") == items() < 4 * items("own.*", "own.shown")
     assert (items("own.sho*"), items("own.shown")) == (1, 4)
@@ -185,7 +186,7 @@ def test_a_card_tells_what_was_probed(folder: Path) -> None:
 def test_a_sound_subject_holds(folder: Path, dtype: DType) -> None:
     outcome = judged(folder, "definition", dtype=dtype)
     assert outcome.verdict is Verdict.HELD
-    assert outcome.cases == 15
+    assert outcome.cases == (15 if dtype is DType.FLOAT32 else SAMPLE[Effort.QUICK])
     assert outcome.worst
     assert 0 < outcome.worst.margin <= 1
     assert outcome.instrument == "worst-case rounding bound"
@@ -255,7 +256,7 @@ def test_where_every_case_says_nothing_no_claim_is_made(folder: Path) -> None:
 def test_what_the_bound_does_not_cover_is_told_as_nobody_s_fault(folder: Path) -> None:
     outcome = judged(folder, "long_sums", "sums_in_bfloat16", DType.BFLOAT16)
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.NO_CLAIM, "none of the 15 cases could be judged, since no entry that the clause is about is in them, "
+        Verdict.NO_CLAIM, "none of the 4 cases could be judged, since no entry that the clause is about is in them, "
                           "or rounding or overflow may change its value by any amount")
 
 

@@ -257,6 +257,7 @@ def _head(digest: Digest) -> Iterator[str]:
         width = max(map(len, digest.subjects), default=0)
         yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
     yield from _sizes(digest)
+    yield from _sampled(digest)
     if digest.header and digest.header.must_take and not digest.broken_contract:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
@@ -271,6 +272,14 @@ def _sizes(digest: Digest) -> Iterator[str]:
             yield f"sizes{_of(subject, digest)}: {found.sentence}"
         if named := at_sizes(digest.of(subject).outcomes):
             yield f"your sizes{_of(subject, digest)}: {named.sentence}"
+
+
+def _sampled(digest: Digest) -> Iterator[str]:
+    """That further dtypes were tried with fewer cases, where they were."""
+    sample = digest.header.sample if digest.header else 0
+    if sample and len(unjudged.judged_dtypes(digest.outcomes)) > 1:
+        yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype "
+               "(--dtype NAME tries all)")
 
 
 def _of(subject: str, digest: Digest) -> str:

@@ -29,7 +29,7 @@ from attnspec.cli.outputs import Outputs, Together, Visibly
 from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan
 from attnspec.evaluation.power.jobs import POWER, DiagnosisShare, with_power
 from attnspec.record.measurements import SUITE
 from attnspec.runner.session import Session
@@ -71,6 +71,8 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
               help="Which counterexamples are diagnosed: of each fault those of all dtypes, of one dtype in turn, or "
                    "none. "
                    "[default: all; at effort quick in turn]")
+@click.option("--further-dtypes", is_flag=True,
+              help="Try only what attnspec check tries at further dtypes than the first, where none is named.")
 @running
 @sharded
 @CLUSTER
@@ -105,8 +107,10 @@ def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
     first, count, rules = options["seed"], options.pop("seeds"), _rules(options.pop("rules"))
     usual = DiagnosisShare.IN_TURN if options["effort"] is Effort.QUICK else DiagnosisShare.ALL
     diagnosis = options.pop("diagnosis") or usual
+    sample = SAMPLE.get(options["effort"], 0) if options.pop("further_dtypes") else 0
     plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
-    return with_power(plan, seeds=range(first, first + count), rules=rules, against=against, diagnosis=diagnosis)
+    return with_power(plan, seeds=range(first, first + count), rules=rules, against=against, diagnosis=diagnosis,
+                      sample=sample)
 
 
 def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
@@ -94,7 +94,7 @@ def _phrases(outcome: Outcome) -> list[str]:
 def _left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
-    judged = {outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
+    judged = judged_dtypes(outcomes)
     reasons = {outcome.dtype: outcome.reason.replace(outcome.dtype.value, _ITSELF) for outcome in outcomes
                if outcome.dtype not in judged}
     if not judged:
@@ -105,10 +105,17 @@ def _left_out(digest: Digest) -> Iterator[str]:
         yield f"Not judged at {', '.join(alike)}: {reason.replace(_ITSELF, itself)}"
 
 
+def judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:
+    """The dtypes at which something applied."""
+    return frozenset(outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE)
+
+
 def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:
-    """An outcome for each clause that was decided at no dtype."""
+    """An outcome for each clause that was decided at no dtype; of a dtype that is left out, a line of its own tells."""
     decided = {outcome.clause for outcome in digest.outcomes if outcome.verdict not in UNDECIDED}
-    by_clause = {outcome.clause: outcome for outcome in sorted(undecided, key=in_float32_first, reverse=True)}
+    judged = judged_dtypes(digest.outcomes)
+    told = sorted(undecided, key=lambda outcome: (outcome.dtype not in judged, in_float32_first(outcome)), reverse=True)
+    by_clause = {outcome.clause: outcome for outcome in told}
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 
 

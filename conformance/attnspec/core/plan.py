@@ -10,6 +10,9 @@ from typing import Protocol
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.surroundings import Surroundings
 
+SAMPLE: Mapping[Effort, int] = {Effort.QUICK: 4, Effort.DEFAULT: 5}
+"""How many cases of a clause whose verdict does not depend on the dtype are tried at further dtypes than the first."""
+
 HANDED = "attnspec_handed"
 """A module in memory only, for functions handed to `gate` that no import would find again."""
 
@@ -64,6 +67,11 @@ class Plan:
     sizes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     diagnosed: int = 0
+
+    @property
+    def sample(self) -> int:
+        """So many cases stand for all at a further dtype; 0: all are tried, as of whoever names the dtypes."""
+        return 0 if self.dtypes else SAMPLE.get(self.effort, 0)
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """Where its subjects live, each with these variables."""

@@ -121,9 +121,16 @@ class Engine:
         named = dict.fromkeys((*dtypes, *self.contract.dtypes))
         return [
             *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._put_to(target)
-              if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes)),
+              if self._may_be_due(clause, dtype, target)),
             *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
               if _is_put(clause.id, dtype))]
+
+    def _may_be_due(self, clause: Clause, dtype: DType, target: str) -> bool:
+        """Whether a clause is put at a dtype, as far as is known before the subject is had: which dtypes a function of
+        one's own takes, and so which is its first, it says itself.
+        """
+        is_own, is_named = ":" in target, clause.id in self.plan.clauses
+        return is_own or is_named or is_due(clause, dtype, self.plan.effort, self._dtypes(target))
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
@@ -236,9 +243,8 @@ class Engine:
 
     def applies(self, item: Item) -> bool:
         """Whether the subject takes what an item needs. Raises TargetError or ManifestError if it cannot be had."""
-        subject = self._subject_run(item.target).subject
-        is_taken = DType(item.dtype) in subject.declaration.dtypes
-        return bool(word_of(item.clause)) or (is_taken and not self._check(item.clause).lacking(subject))
+        subject_run = self._subject_run(item.target)
+        return bool(word_of(item.clause)) or subject_run.applies(self._check(item.clause), DType(item.dtype))
 
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""

@@ -107,7 +107,7 @@ class RankJobs:
         """With the digest of the plan."""
         [digest] = self.plan.more[DIGEST]
         return replace(blank, plan_digest=digest, shard=self.plan.more.get(SHARD, ("",))[0], planned={},
-                       dtypes=tuple(dtype.value for dtype in self.plan.dtypes))
+                       sample=self.plan.sample, dtypes=tuple(dtype.value for dtype in self.plan.dtypes))
 
     def card(self, target: str) -> SubjectCard | None:  # noqa: ARG002  (the protocol's)
         """None: the line of a kernel says it all."""

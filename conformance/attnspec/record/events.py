@@ -32,6 +32,7 @@ class RunStarted:
     `baseline`: the file of known failures that the run is held against; empty if none.
     `must_take`: the contract that the subjects are held to, in its words; empty if there is none.
     `sizes`: those that the user names for all subjects; what a subject declares stands in its card.
+    `sample`: so many cases of a clause that does not depend on the dtype were tried at further dtypes; 0: all were.
     `shard`: which part of a run this is (`2/5`), empty for a whole one; `plan_digest`: what all its shards share, and
     what a ranking that goes on must have.
     A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
@@ -60,6 +61,7 @@ class RunStarted:
     sizes: tuple[str, ...] = ()
     shard: str = ""
     plan_digest: str = ""
+    sample: int = 0
 
     @property
     def elsewhere(self) -> str:

@@ -53,7 +53,8 @@ class TrialJobs:
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""
         clauses = dict.fromkeys(item.clause for item in distinct_items(self.judge))
-        return replace(blank, clauses=tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses))
+        texts = tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses)
+        return replace(blank, clauses=texts, sample=self.plan.sample)
 
     def card(self, target: str) -> SubjectCard:
         """The engine's card of the subject."""

@@ -172,7 +172,9 @@ def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType]
     rounds, where it overflows, and whether the constant that hides a key is low enough.
     is_brief: further dtypes are put what depends on the dtype, whatever the effort.
     """
-    is_whole = effort is not Effort.GLANCE and not is_brief
-    if is_whole or dtype not in dtypes or dtype is first_of(dtypes):
-        return True
-    return clause.glance is Glance.EVERY_DTYPE
+    return (effort is not Effort.GLANCE and not is_brief) or depends(clause, dtype, dtypes)
+
+
+def depends(clause: Clause, dtype: DType, dtypes: Sequence[DType]) -> bool:
+    """Whether the clause may say something at this dtype that it does not say at the first of these."""
+    return clause.glance is Glance.EVERY_DTYPE or dtype not in dtypes or dtype is first_of(dtypes)

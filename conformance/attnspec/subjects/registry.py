@@ -76,6 +76,8 @@ def _folder_of(library: Library, folders: Sequence[Path | str]) -> Path:
 
 def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
     """The environment variables that must stand, or had better, before a process begins that judges this target."""
+    if ":" in target:  # a module's or a file's function: no manifest speaks of it
+        return {}
     return _processes(folders, audited_command()).get(target, {})
 
 

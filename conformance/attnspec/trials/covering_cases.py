@@ -84,15 +84,32 @@ Card = TypeVar("Card")
 
 def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
     """The first `count` cases of a trial; they follow from menu and seed alone."""
+    columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count), *_values(menu, seed, count)]
+    return _cases(columns, menu, seed, count)
+
+
+def sampled(menu: Menu, seed: int, count: int, sample: int) -> tuple[Choices, ...]:
+    """So many cases in the place of the first `count`: sizes of every length, all keywords together in the first."""
+    sizes = spread(_shapes(menu, seed, count), sample)
+    keywords = [spread(column[::-1], sample)[::-1] for column in _keywords(menu, seed, count)]
+    return _cases([sizes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
+
+
+def _cases(columns: Sequence[Sequence[int]], menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
+    """The cases of which these are the bytes, each with the seed of its entries and its drawn values."""
     if not count:
         return ()
-    columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count),
-               *(_bytes(seed, label, size, count) for label, size in _lists(menu)), *_families(menu, seed, count)]
     # little-endian, so that the bytes are the same on every machine
     seeds = words(seed, "opening seeds", (count,)).astype("<u4").view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
     drawn = [words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
     return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(), *(int(numbers[i]) for numbers in drawn))
                  for i in range(count))
+
+
+def spread(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
+    """So many of the cards at even distances, in their order, the last one among them."""
+    count = min(count, len(cards))
+    return tuple(cards[len(cards) * (place + 1) // count - 1] for place in range(count))
 
 
 def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
@@ -153,6 +170,11 @@ def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
 
 def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:
     return [byte_for(index, size) for index in _take(_deal(range(size), seed, label), count)]
+
+
+def _values(menu: Menu, seed: int, count: int) -> list[list[int]]:
+    """The columns that neither sizes nor keywords fill."""
+    return [*(_bytes(seed, label, size, count) for label, size in _lists(menu)), *_families(menu, seed, count)]
 
 
 def _families(menu: Menu, seed: int, count: int) -> list[list[int]]:

@@ -20,7 +20,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
-from attnspec.trials.covering_cases import Choices, OneExample, openings, within
+from attnspec.trials.covering_cases import Choices, OneExample, openings, sampled, within
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.judging import Enough, Judging, Tally, Violated
 from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
@@ -52,6 +52,7 @@ class Trial(Judging):
     under other clauses; at a glance that is not shrunk again.
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
     the cases have cost so much.  asked: the sizes that a user names, which are tried whatever they cost.
+    sample: so many of the openings stand for all cases; 0: all are tried.
     """
 
     cases: int = 0
@@ -62,6 +63,7 @@ class Trial(Judging):
     shapes: tuple[Sizes, ...] | None = None
     purse: float = math.inf
     asked: tuple[Asked, ...] = ()
+    sample: int = 0
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -87,7 +89,8 @@ class Trial(Judging):
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings are half of the cases, at a glance all. One that fails is shrunk; else Hypothesis draws the rest.
+        """Openings are half of the cases, at a glance and of a sample all. One that fails is shrunk; else Hypothesis
+        draws the rest.
 
         A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
         """
@@ -97,7 +100,7 @@ class Trial(Judging):
             return
         cases = self.cases or CASES[self.effort]
         holds = self._open(menu, cases, tally) and self._hold_as_asked(tally)
-        if holds and cases > 1 and not self.is_glance:
+        if holds and cases > 1 and not (self.is_glance or self.sample):
             trial, drawn = self._sparing, list[Choices]()
             try:
                 trial._run(menu, tally, drawn, max_examples=cases // 2, phases=(Phase.generate, Phase.target))
@@ -106,10 +109,10 @@ class Trial(Judging):
 
     def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
-        dealt = openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2)
         sparing = self._sparing
-        for number, choices in enumerate(dealt):
-            if self.is_glance and tally.cases >= cases:
+        enough = self.sample or (cases if self.is_glance else math.inf)
+        for number, choices in enumerate(self._dealt(menu, cases)):
+            if tally.cases >= enough:
                 return True
             trial = self if number < COMPILED else sparing
             try:
@@ -119,6 +122,18 @@ class Trial(Judging):
                     trial._shrink(menu, choices, tally)
                 return False
         return True
+
+    def _dealt(self, menu: Menu, cases: int) -> tuple[Choices, ...]:
+        """The cases that it opens with; after a sample those that take the place of what makes no claim.
+
+        A sample is of the sizes that clauses share, where a compiler may run for each size.
+        """
+        count = cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2
+        dealt = openings(menu, self.seed, count)
+        if not self.sample:
+            return dealt
+        is_shared = self.check.clause.flips or self.is_sparing
+        return *sampled(menu, self.seed, self.sample if is_shared else count, self.sample), *dealt
 
     def _hold_as_asked(self, tally: Tally) -> bool:
         """Whether it holds at all sizes that the user names."""

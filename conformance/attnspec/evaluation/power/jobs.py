@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from attnspec.trials.compile import Check
 
 POWER = "attnspec.evaluation.power.jobs:PowerJobs"
-_SEEDS, _RULES, _AGAINST, _DIAGNOSIS = "seeds", "rules", "against", "diagnosis"
+_SEEDS, _RULES, _AGAINST, _DIAGNOSIS, _SAMPLE = "seeds", "rules", "against", "diagnosis", "sample"
 
 OURS: Mapping[str, str] = {
     "name": SUITE, "title": "attnspec", "source": "",
@@ -50,10 +50,13 @@ class DiagnosisShare(enum.Enum):
 
 
 def with_power(plan: Plan, *, seeds: Iterable[int], rules: Iterable[str], against: Path | None = None,
-               diagnosis: DiagnosisShare = DiagnosisShare.ALL) -> Plan:
-    """The plan, saying at which seeds, to which rules, what is diagnosed, and which record it is held against."""
+               diagnosis: DiagnosisShare = DiagnosisShare.ALL, sample: int = 0) -> Plan:
+    """The plan, saying at which seeds, to which rules, what is diagnosed, and which record it is held against.
+
+    sample: so many cases of a clause stand for all, as at a further dtype of a check; 0: all are tried.
+    """
     more = {_SEEDS: tuple(map(str, seeds)), _RULES: tuple(rules), _AGAINST: (str(against),) if against else (),
-            _DIAGNOSIS: (diagnosis.value,)}
+            _DIAGNOSIS: (diagnosis.value,), _SAMPLE: (str(sample),)}
     return replace(plan, more={**plan.more, **more})
 
 
@@ -97,6 +100,10 @@ class PowerJobs:
         return tuple(Measurement(_drawn(target, int(seed)), dtype.value, int(seed)) for dtype in self.plan.dtypes
                      for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
 
+    @property
+    def _sample(self) -> int:
+        return int(self.plan.more[_SAMPLE][0])
+
     def _is_diagnosed(self, job: Measurement) -> bool:
         how = DiagnosisShare(self.plan.more[_DIAGNOSIS][0])
         if how is not DiagnosisShare.IN_TURN:
@@ -126,7 +133,7 @@ class PowerJobs:
                  for seed in self.plan.more[_SEEDS])
         faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))
         asked = tuple(rule for rule in (OURS, *rules) if rule["name"] in self.plan.more[_RULES])
-        return replace(blank, rules=asked, faults=tuple(faults))
+        return replace(blank, rules=asked, faults=tuple(faults), sample=self._sample)
 
     def card(self, target: str) -> SubjectCard | None:
         """What a report says of a subject. Of a fault the header tells."""
@@ -155,7 +162,7 @@ class PowerJobs:
             return blank
         try:
             rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(job.target),
-                          self._is_diagnosed(job), self._refutations)
+                          self._is_diagnosed(job), self._refutations, self._sample)
             found = put(blank, rules, lambda: self._subject(job.target))
         except AttnspecError as problem:
             found = replace(blank, lost=str(problem))

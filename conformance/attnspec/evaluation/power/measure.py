@@ -15,7 +15,7 @@ from attnspec.evaluation.baselines.rules import Rule
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
-from attnspec.spec.clause import is_due
+from attnspec.spec.clause import depends, is_due
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
@@ -53,14 +53,15 @@ class Detection:
 
 
 def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effort: Effort, seed: int,
-            first: Sequence[str] = (), archive: Archive | None = None) -> Detection:
+            first: Sequence[str] = (), archive: Archive | None = None, sample: int = 0) -> Detection:
     """The smallest number of cases in which a clause convicts the subject, among the clauses that may.
 
     checks: the law, in its own order.  first: the clauses to begin with; those that witness the fault. They convict at
     any level, all others only where they say `must`.  Once a clause has convicted in k cases, the others are tried on
     k - 1, so that the search ends at the first clause that convicts in one. Cases are counted whether or not they lay
     in the domain of the bound. Where nothing convicts, `cases` is what the most patient clause tried.
-    archive: what is known of the problems, for subjects of one class and convention to share.
+    archive: what is known of the problems, for subjects of one class and convention to share.  sample: so many cases
+    stand for all, as at a further dtype of a check; 0: all are tried.
     """
     dock = _Dock(subject, dtype, archive or Archive())
     best, most, problems, patience = Detection(Conviction(SUITE, convicted=False, cases=0)), 0, 0, 0
@@ -69,7 +70,8 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
         if not is_due(check.clause, dtype, effort, tuple(DType)):
             continue
         trial = Trial(check, dock.evaluator(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
-                      most=most, shapes=dealer.shapes(check, dtype))
+                      most=most, shapes=dealer.shapes(check, dtype),
+                      sample=0 if depends(check.clause, dtype, tuple(DType)) else sample)
         tally = trial.hold()
         problems, patience = problems + tally.tried, max(patience, tally.tried)
         if tally.failure is not None:
@@ -125,7 +127,7 @@ class Rules:
     """What a subject is put to. names: of rules, the suite among them.  first: the clauses that witness the fault.
 
     diagnoses: whether the suite's counterexample is put to the diagnosis.  refutations: by which clauses it then
-    decides between faults.
+    decides between faults.  sample: see `convict`.
     """
 
     checks: Mapping[str, Check]
@@ -134,6 +136,7 @@ class Rules:
     first: Sequence[str] = ()
     diagnoses: bool = True
     refutations: Refutations = field(default_factory=Refutations)
+    sample: int = 0
 
 
 def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
@@ -143,7 +146,7 @@ def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
         return said
     subject = summon()
     found = convict(subject, blank.dtype, checks=rules.checks, effort=rules.effort, seed=blank.seed,
-                    first=rules.first, archive=shared_archive(subject, blank.dtype))
+                    first=rules.first, archive=shared_archive(subject, blank.dtype), sample=rules.sample)
     if not blank.is_fault:
         return replace(said, convictions=(found.conviction, *said.convictions))
     brief = replace(found.conviction, sentence="")  # a thousand of them would be most of a record
