@@ -30,7 +30,7 @@ CLAUSE_KEYS: Mapping[str, str] = {
     "runs": "chains of transforms by name; without it one run `original` of no transform",
     "then": "relations between what is observed of the runs",
     "refuted_by": f"faults that must violate this clause: at most {MOST_FAULTS}, the most instructive",
-    "glance": "at how many dtypes effort glance tests it: one, or every dtype where the answer depends on the dtype",
+    "glance": "at how many dtypes all its cases are tried: one, or every dtype where the verdict depends on the dtype",
     "pool": "clauses of one pool share out the pairs of sizes; a new clause changes the sizes of its own pool alone",
     "note": "what a reader should know besides",
 }
