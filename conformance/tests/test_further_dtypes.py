@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from attnspec.core.declaration import Declaration, Deviation, Variant
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import SAMPLE, Item, Plan
 from attnspec.engine.engine import Engine
+from attnspec.engine.portions import Portions
+from attnspec.evaluation.power.jobs import PowerJobs, with_power
+from attnspec.evaluation.power.measure import convict
 from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain
+from attnspec.problems.problem import Sizes
+from attnspec.record.measurements import SUITE
 from attnspec.record.outcome import Outcome
+from attnspec.subjects.baseline import read_entries
 from attnspec.trials.covering_cases import openings, sampled, spread
+from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import CASES, Trial
 from helpers.commands import Cli
+from helpers.law import checks
 
 FUNCTION = '''
 import numpy as np
 
-def attend(query, key, value, *, causal=False):
+def attend(query, key, value, *, causal=False, scale=None):
     q, k, v = (x.astype(np.float32) for x in (query, key, value))
-    logits = q @ np.swapaxes(k, -1, -2) / np.float32(np.sqrt(q.shape[-1]))
+    default = q.shape[-1] ** -0.5
+    logits = q @ np.swapaxes(k, -1, -2) * np.float32(default if scale is None else {scale})
     if causal and {causal}:
         logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -41,15 +52,16 @@ def judged(file: Path, dtype: DType, clause: str = OF_FLAGS, effort: Effort = Ef
 @pytest.fixture
 def right(tmp_path: Path) -> Path:
     file = tmp_path / "right.py"
-    file.write_text(FUNCTION.format(causal="True"), encoding="utf-8")
+    file.write_text(FUNCTION.format(causal="True", scale="scale"), encoding="utf-8")
     return file
 
 
 @pytest.fixture
 def half(tmp_path: Path) -> Path:
-    """A function that takes float16 alone, and ignores the causal flag."""
+    """A function that takes float16 alone, and ignores the scale that it is given."""
     file = tmp_path / "half.py"
-    file.write_text(FUNCTION.format(causal="False") + "attend.dtypes = ['float16']\n", encoding="utf-8")
+    text = FUNCTION.format(causal="True", scale="default")
+    file.write_text(f"{text}attend.dtypes = ['float16']\n", encoding="utf-8")
     return file
 
 
@@ -70,7 +82,7 @@ def test_of_dtypes_that_are_named_each_is_judged_whole(right: Path) -> None:
 
 def test_what_only_a_further_dtype_does_wrong_is_found(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
-    file.write_text(FUNCTION.format(causal="query.dtype != np.float16"), encoding="utf-8")
+    file.write_text(FUNCTION.format(causal="query.dtype != np.float16", scale="scale"), encoding="utf-8")
     assert [judged(file, dtype).verdict for dtype in (DType.FLOAT32, DType.FLOAT16)] == [
         Verdict.HELD, Verdict.VIOLATED]
 
@@ -108,6 +120,30 @@ def test_a_sample_begins_with_all_keywords_together() -> None:
     assert all(each < first for each in others)
 
 
+def test_a_sample_has_each_size_once_also_where_clauses_share_few() -> None:
+    shapes = tuple(Sizes(1, 1, 1, length, length, 8, 8) for length in (64, 2, 16))
+    dealt = replace(menu(), shapes=shapes)
+    assert [dealt.recipe(*choices).sizes.T for choices in sampled(dealt, 0, 8, 4)] == [2, 16, 64]
+
+
+def test_a_listed_failure_is_looked_for_in_all_cases() -> None:
+    check = checks()[OF_FLAGS].clause
+    declared = Declaration(deviations=(Deviation(OF_FLAGS, "violated", "so", "", "", (DType.FLOAT16,)),))
+    portions = Portions(Plan((), effort=Effort.QUICK), declared)
+    assert [portions.sample(check, dtype) for dtype in (DType.FLOAT16, DType.BFLOAT16)] == [0, SAMPLE[Effort.QUICK]]
+
+
+@pytest.mark.parametrize(("compiles", "sizes"), [(True, [1, 2, 3, 4]), (False, [2, 4, 6, 8])])
+def test_where_variants_compile_a_sample_has_the_sizes_that_are_shared(*, compiles: bool, sizes: list[int]) -> None:
+    subject = own_subject("sound/naive")
+    declared = replace(subject.declaration, variants={"jit": Variant("jit", "jit", compiles=compiles)})
+    check = checks()["layers.switches"]
+    trial = Trial(check, Evaluator(replace(subject, declaration=declared), DType.FLOAT16), Effort.QUICK, 0,
+                  lambda _: None, sample=4)
+    dealt = replace(menu(), shapes=tuple(Sizes(1, 1, 1, length, 8, 8, 8) for length in range(1, 9)))
+    assert [dealt.recipe(*choices).sizes.T for choices in trial._dealt(dealt, CASES[Effort.QUICK])][:4] == sizes
+
+
 @pytest.mark.parametrize(("cards", "count", "some"), [
     ("abcdefgh", 4, "bdfh"), ("abcdefgh", 3, "beh"), ("abc", 4, "abc"), ("abc", 1, "c"), ("", 4, "")])
 def test_cards_are_spread_evenly_with_the_last_among_them(cards: str, count: int, some: str) -> None:
@@ -117,8 +153,23 @@ def test_cards_are_spread_evenly_with_the_last_among_them(cards: str, count: int
 # --- a glance
 
 def test_a_glance_puts_every_clause_at_the_first_dtype_that_is_taken(half: Path) -> None:
-    outcome = judged(half, DType.FLOAT16, effort=Effort.GLANCE)
-    assert outcome.verdict is Verdict.VIOLATED
+    assert judged(half, DType.FLOAT16, "scale.explicit", Effort.GLANCE).verdict is Verdict.VIOLATED
+
+
+def test_a_glance_of_a_fault_that_takes_no_float32_puts_every_clause() -> None:
+    items = Engine(Plan(("fault/output_truncated",), effort=Effort.GLANCE, profiles=("core",))).items()
+    put = {item.dtype for item in items if item.clause == "attention.heads_are_independent"}
+    assert put & {dtype.value for dtype in own_subject("fault/output_truncated").declaration.dtypes} == {"float16"}
+
+
+def test_a_glance_that_writes_a_baseline_anew_keeps_what_it_does_not_put(tmp_path: Path, cli: Cli) -> None:
+    file, known = tmp_path / "wrong.py", tmp_path / "known.yaml"
+    file.write_text(FUNCTION.format(causal="query.dtype != np.float16", scale="scale"), encoding="utf-8")
+    words = "check", str(file), "--no-record", "--baseline", str(known)
+    cli(*words, "--effort", "quick", "--clause", OF_FLAGS)
+    assert [each.dtype for each in read_entries(known)] == ["float16"]
+    cli(*words, "--effort", "glance", "--clause", "causal.*", "--update-baseline")
+    assert (OF_FLAGS, "float16") in {(each.clause, each.dtype) for each in read_entries(known)}
 
 
 def test_a_glance_puts_at_further_dtypes_what_depends_on_them(right: Path) -> None:
@@ -131,10 +182,28 @@ def test_a_glance_puts_at_further_dtypes_what_depends_on_them(right: Path) -> No
 
 
 def test_a_function_that_takes_one_dtype_is_ranked_by_every_clause(half: Path, cli: Cli) -> None:
-    code, out, _ = cli("rank", str(half), "--record", str(half.with_suffix(".jsonl")), "--stop-after", "1")
-    assert code == 1
-    assert "0." in out.splitlines()[0]
-    assert "causal" in out
+    code, out, _ = cli("rank", str(half), "--record", str(half.with_suffix(".jsonl")))
+    assert (code, "does not conform" in out) == (1, True)
+
+
+def test_a_dropped_kernel_lacks_no_clause_that_a_glance_spares(right: Path) -> None:
+    engine = Engine(Plan((f"{right}:attend",), effort=Effort.GLANCE))
+    items = [Item(f"{right}:attend", OF_FLAGS, dtype) for dtype in ("float32", "float16")]
+    assert [engine.applies(item) for item in items] == [True, False]
+
+
+# --- power
+
+def test_power_measures_what_a_sample_detects() -> None:
+    def cases(sample: int) -> int:
+        plan = with_power(Plan(("sound/naive",), dtypes=(DType.FLOAT16,), effort=Effort.QUICK), seeds=(0,),
+                          rules=(SUITE,), sample=sample)
+        jobs = PowerJobs(plan)
+        check = checks()[OF_FLAGS]
+        return convict(own_subject("sound/naive"), DType.FLOAT16, checks={OF_FLAGS: check}, effort=Effort.QUICK, seed=0,
+                       sample=int(jobs.plan.more["sample"][0])).conviction.problems
+
+    assert (cases(0), cases(4)) == (CASES[Effort.QUICK], 4)
 
 
 # --- what is told of it
@@ -144,9 +213,13 @@ def test_the_console_says_what_was_tried_at_further_dtypes(right: Path, cli: Cli
     asked = "check", str(right), "--effort", "quick", "--clause", OF_FLAGS, "--no-record"
     assert line in cli(*asked)[1].splitlines()
     assert "further dtypes" not in cli(*asked, "--dtype", "float16")[1]
+    assert "further dtypes" not in cli(*asked[:-2], OF_NUMBERS, "--no-record")[1]  # of which all cases are tried
 
 
 def test_why_a_clause_does_not_apply_is_said_of_a_dtype_that_is_judged(half: Path, cli: Cli) -> None:
-    out = cli("check", str(half), "--effort", "glance", "--clause", OF_FLAGS, "--clause",
-              "masking.definition", "--no-record")[1]
-    assert "1 clause does not apply: it takes no mask (-v lists them)" in out.splitlines()
+    two = half.with_name("two.py")
+    two.write_text(half.read_text(encoding="utf-8").replace("'float16'", "'bfloat16', 'float16'"), encoding="utf-8")
+    for file in (half, two):
+        out = cli("check", str(file), "--effort", "glance", "--clause", "masking.*", "--clause", OF_NUMBERS,
+                  "--no-record")[1]
+        assert "do not apply: it takes no mask, no return_weights, no bias (-v lists them)" in out

@@ -411,6 +411,13 @@ def test_joined_runs_in_different_environments_stand_side_by_side() -> None:
     assert re.search(r"numpy ≠ ?1\.26 ?2\.4", words(section(page, "environment")))
 
 
+def test_a_page_says_with_how_many_cases_further_dtypes_were_tried() -> None:
+    whole, sampled = (run(outcome("lib/attend", "core.a"), sample=sample) for sample in (0, 4))
+    told = r"further dtypes ?4 cases of each clause whose verdict does not depend on the dtype ?all cases"
+    assert re.search(told, words(section(render([sampled, whole]), "environment")))
+    assert "further dtypes" not in words(section(render([whole]), "environment"))
+
+
 def test_known_and_new_stand_apart_in_every_environment() -> None:
     finding = KnownFinding("lib/flag_ignored", "It ignores the flag.", ("core.*",), (), "", "no", "")
     known = [outcome("lib/attend", "core.a", Verdict.EXPECTED, dtype, finding=finding.id)

@@ -280,6 +280,10 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["--against", "empty.jsonl"], "empty.jsonl: this record holds no measurement of power."),
     (["--against", "default.jsonl"],
      "default.jsonl: this was measured at effort default, and effort quick is asked for."),
+    (["--against", "whole.jsonl", "--further-dtypes"],
+     "whole.jsonl: this was measured without --further-dtypes. Measure without it again."),
+    (["--further-dtypes", "--effort", "thorough"],
+     "--further-dtypes measures samples of cases, and effort thorough takes none. Use --effort quick or default."),
 ]
 
 
@@ -287,6 +291,7 @@ MISTAKES: list[tuple[list[str], str]] = [
 def test_a_mistake_is_told_before_anything_is_put(power: Cli, words: list[str], text: str) -> None:
     Path("empty.jsonl").write_text(to_line(HEADER) + "\n", encoding="utf-8")
     written(Path("default.jsonl"), [put("a", convicted=True)], effort="default")
+    written(Path("whole.jsonl"), [put("a", convicted=True)])
     code, out, err = power(*words, "--no-record")
     assert (code, out) == (2, "")
     assert text in " ".join(err.split())

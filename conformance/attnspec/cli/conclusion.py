@@ -276,8 +276,7 @@ def _sizes(digest: Digest) -> Iterator[str]:
 
 def _sampled(digest: Digest) -> Iterator[str]:
     """That further dtypes were tried with fewer cases, where they were."""
-    sample = digest.header.sample if digest.header else 0
-    if sample and len(unjudged.judged_dtypes(digest.outcomes)) > 1:
+    if sample := max((outcome.sample for outcome in digest.outcomes), default=0):
         yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype "
                "(--dtype NAME tries all)")
 

@@ -72,7 +72,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    "none. "
                    "[default: all; at effort quick in turn]")
 @click.option("--further-dtypes", is_flag=True,
-              help="Try only what attnspec check tries at further dtypes than the first, where none is named.")
+              help="Try the sample of cases that attnspec check tries at further dtypes.")
 @running
 @sharded
 @CLUSTER
@@ -107,10 +107,18 @@ def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
     first, count, rules = options["seed"], options.pop("seeds"), _rules(options.pop("rules"))
     usual = DiagnosisShare.IN_TURN if options["effort"] is Effort.QUICK else DiagnosisShare.ALL
     diagnosis = options.pop("diagnosis") or usual
-    sample = SAMPLE.get(options["effort"], 0) if options.pop("further_dtypes") else 0
+    sample = _sample(options["effort"]) if options.pop("further_dtypes") else 0
     plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
     return with_power(plan, seeds=range(first, first + count), rules=rules, against=against, diagnosis=diagnosis,
                       sample=sample)
+
+
+def _sample(effort: Effort) -> int:
+    """How many cases stand for all. Raises UsageError at an effort that has no samples."""
+    if effort not in SAMPLE:
+        raise UsageError(f"--further-dtypes measures samples of cases, and effort {effort.value} takes none. Use "
+                         f"--effort {' or '.join(each.value for each in SAMPLE)}.")
+    return SAMPLE[effort]
 
 
 def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Iterator[str]:

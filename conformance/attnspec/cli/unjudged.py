@@ -111,11 +111,13 @@ def judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:
 
 
 def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:
-    """An outcome for each clause that was decided at no dtype; of a dtype that is left out, a line of its own tells."""
+    """An outcome for each clause that was decided at no dtype, at one where something was: another line tells of dtypes
+    that are left out.
+    """
     decided = {outcome.clause for outcome in digest.outcomes if outcome.verdict not in UNDECIDED}
     judged = judged_dtypes(digest.outcomes)
-    told = sorted(undecided, key=lambda outcome: (outcome.dtype not in judged, in_float32_first(outcome)), reverse=True)
-    by_clause = {outcome.clause: outcome for outcome in told}
+    last_told = sorted(undecided, key=lambda each: (each.dtype not in judged, in_float32_first(each)), reverse=True)
+    by_clause = {outcome.clause: outcome for outcome in last_told}
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 
 

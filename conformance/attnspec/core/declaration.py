@@ -252,6 +252,11 @@ class Declaration:
         return self.lift == "jax" if self.compiles is None else self.compiles
 
     @property
+    def has_compiled_variant(self) -> bool:
+        """Whether a compiler runs for each new shape of some variant."""
+        return any(variant.compiles for variant in self.variants.values())
+
+    @property
     def main_dtypes(self) -> tuple[DType, ...]:
         """Those in which models compute: all but float64, unless there is no other."""
         return tuple(dtype for dtype in self.dtypes if dtype is not DType.FLOAT64) or self.dtypes

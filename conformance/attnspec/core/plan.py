@@ -70,7 +70,7 @@ class Plan:
 
     @property
     def sample(self) -> int:
-        """So many cases stand for all at a further dtype; 0: all are tried, as of whoever names the dtypes."""
+        """So many cases stand for all at a further dtype; 0: all are tried, as where the dtypes are named."""
         return 0 if self.dtypes else SAMPLE.get(self.effort, 0)
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:

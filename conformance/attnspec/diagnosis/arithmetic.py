@@ -150,7 +150,7 @@ class ArithmeticExplainer:
         is_of_sizes = place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held)
         classes = [each for each in self._wider(trial.evaluator) if not (each[0].shows and is_of_sizes)]
         for wider, evaluator in classes:
-            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
+            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
             if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
                 if _fails_in_float32(trial, failing):
                     return None

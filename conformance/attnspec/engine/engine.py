@@ -17,6 +17,7 @@ from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
+from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, hint_of_theme, is_due, themes_of
@@ -129,13 +130,14 @@ class Engine:
         """Whether a clause is put at a dtype, as far as is known before the subject is had: which dtypes a function of
         one's own takes, and so which is its first, it says itself.
         """
-        is_own, is_named = ":" in target, clause.id in self.plan.clauses
-        return is_own or is_named or is_due(clause, dtype, self.plan.effort, self._dtypes(target))
+        is_unknown, is_named = ":" in target, clause.id in self.plan.clauses
+        dtypes = [each for each in self._dtypes(target) if each in declaration_of(target, {}).dtypes]
+        return is_unknown or is_named or is_due(clause, dtype, self.plan.effort, dtypes)
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
         found = self._registered(target)
-        is_declared = found is not None and any(each.compiles for each in found.declaration.variants.values())
+        is_declared = found is not None and found.declaration.has_compiled_variant
         return is_declared or bool(self._of_variants(target))
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:

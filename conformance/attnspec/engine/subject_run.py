@@ -22,6 +22,7 @@ from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.asked import as_put
 from attnspec.engine.evidence import evidence_of, evidence_of_end, placed, why_no_claim
 from attnspec.engine.known_failures import listed
+from attnspec.engine.portions import Portions
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
@@ -30,7 +31,6 @@ from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
-from attnspec.spec.clause import depends, first_of, is_due
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
@@ -43,9 +43,6 @@ from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.trial import Trial
-
-PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
-"""Why a gate, or a glance, does not put a clause that does not depend on the dtype."""
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
@@ -109,31 +106,28 @@ class SubjectRun:
         if dtype not in self.subject.declaration.dtypes:
             reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
             return self._inapplicable(check, dtype, reason)
-        if self.spares(check, dtype):
-            return self._inapplicable(check, dtype, PUT_ONCE.format(first_of(self._dtypes).value))
+        is_spared = self._portions.spares(clause, dtype)
         if reason := check.lacking(as_put(self.subject, check)):
-            if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
+            if (broken := self._broken_claims(check)) and clause.level is Level.MUST and not is_spared:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
+        if is_spared:
+            return self._inapplicable(check, dtype, self._portions.why_spared())
         return self._held(check, dtype)
-
-    def spares(self, check: Check, dtype: DType) -> bool:
-        """Whether a glance, or a quick gate, does not put the clause at this dtype."""
-        plan = self.plan
-        is_named = check.clause.id in plan.clauses and not plan.is_brief
-        return not is_named and not is_due(check.clause, dtype, plan.effort, self._dtypes, is_brief=plan.is_brief)
 
     def applies(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is tried at this dtype."""
-        is_taken = dtype in self.subject.declaration.dtypes
-        return is_taken and not self.spares(check, dtype) and not check.lacking(self.subject)
+        return dtype in self.subject.declaration.dtypes and not self.spares(check, dtype) and not (
+            check.lacking(self.subject))
+
+    def spares(self, check: Check, dtype: DType) -> bool:
+        """Whether the clause is not put at this dtype, though it could be."""
+        return self._portions.spares(check.clause, dtype)
 
     @property
-    def _dtypes(self) -> tuple[DType, ...]:
-        """Those at which it is judged, as it says itself."""
-        asked = self.plan.dtypes or tuple(DType)
-        return tuple(dtype for dtype in self.subject.declaration.dtypes if dtype in asked)
+    def _portions(self) -> Portions:
+        return Portions(self.plan, self.subject.declaration)
 
     def _held(self, check: Check, dtype: DType) -> Outcome:
         """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
@@ -186,11 +180,7 @@ class SubjectRun:
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
                      shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
-                     asked=self._asked(check, evaluator), sample=0 if known else self._sample(check, evaluator.dtype))
-
-    def _sample(self, check: Check, dtype: DType) -> int:
-        """How many cases stand for all at a dtype; 0 where all are tried."""
-        return 0 if depends(check.clause, dtype, self.subject.declaration.dtypes) else self.plan.sample
+                     asked=self._asked(check, evaluator), sample=self._portions.sample(check.clause, evaluator.dtype))
 
     def _asked(self, check: Check, evaluator: Evaluator) -> tuple[Asked, ...]:
         """The sizes that the user names, or the subject declares, where the clause is put them."""
@@ -303,4 +293,5 @@ class SubjectRun:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked)
+                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked,
+                       sample=tally.sample)

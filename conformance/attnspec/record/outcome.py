@@ -198,6 +198,7 @@ class Outcome:
     refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
     probed: of a clause that recommends the answer of a convention, what was found of that convention.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
+    sample: so many cases stood for all that are tried at the first dtype; 0: all were tried.
     """
 
     subject: str
@@ -221,6 +222,7 @@ class Outcome:
     refused: Mapping[str, str] = field(default_factory=dict)
     probed: tuple[ProbedConvention, ...] = ()
     asked: Mapping[str, str] = field(default_factory=dict)
+    sample: int = 0
 
     @property
     def how(self) -> str:

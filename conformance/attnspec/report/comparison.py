@@ -221,6 +221,7 @@ def _facts(joined: Joined) -> Mapping[str, str]:
     for run in joined.runs:
         header = run.record.header
         for name, value in (("spec", header.spec_digest[:12]), ("effort", header.effort), ("seed", str(header.seed)),
+                            ("cases at further dtypes", str(header.sample or "all")),
                             ("sizes", ", ".join(header.sizes)), *header.environment.items()):
             found[name][value] = None
     return {name: ", ".join(values) for name, values in found.items()}

@@ -82,8 +82,8 @@ def gate(
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
     profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.
     effort: glance, quick, default or thorough. Quick, and with no dtypes named, every clause is put at float32 (or the
-    first dtype that the target takes); at the others those whose verdict depends on the dtype. The others are skipped.
-    A glance tries one case of each clause, and looks for no causes.
+    first dtype that the target takes); at the others those whose verdict depends on the dtype. The others are skipped;
+    effort default tries a sample of their cases. A glance tries one case of each clause, and looks for no causes.
     strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item may look
     for.  implementations: folders of adapters, as `attnspec init` writes them.  spec_add: files of clauses
     of your own, judged beside the others (docs/writing-a-clause.md).

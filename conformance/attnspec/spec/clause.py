@@ -56,7 +56,7 @@ class Word:
 
 
 class Glance(enum.Enum):
-    """At how many dtypes a glance puts a clause, and a gate that looks at all dtypes quickly."""
+    """At how many dtypes all cases of a clause are tried; at the others a sample of them, or by a glance none."""
 
     ONE_DTYPE = "one dtype"
     EVERY_DTYPE = "every dtype"
@@ -172,9 +172,11 @@ def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType]
     rounds, where it overflows, and whether the constant that hides a key is low enough.
     is_brief: further dtypes are put what depends on the dtype, whatever the effort.
     """
-    return (effort is not Effort.GLANCE and not is_brief) or depends(clause, dtype, dtypes)
+    return (effort is not Effort.GLANCE and not is_brief) or is_put_whole(clause, dtype, dtypes)
 
 
-def depends(clause: Clause, dtype: DType, dtypes: Sequence[DType]) -> bool:
-    """Whether the clause may say something at this dtype that it does not say at the first of these."""
+def is_put_whole(clause: Clause, dtype: DType, dtypes: Sequence[DType]) -> bool:
+    """Whether all cases of the clause are tried at this dtype: at the first of these, and at each where the verdict
+    depends on it.
+    """
     return clause.glance is Glance.EVERY_DTYPE or dtype not in dtypes or dtype is first_of(dtypes)

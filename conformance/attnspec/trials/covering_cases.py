@@ -88,11 +88,15 @@ def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
     return _cases(columns, menu, seed, count)
 
 
-def sampled(menu: Menu, seed: int, count: int, sample: int) -> tuple[Choices, ...]:
-    """So many cases in the place of the first `count`: sizes of every length, all keywords together in the first."""
-    sizes = spread(_shapes(menu, seed, count), sample)
-    keywords = [spread(column[::-1], sample)[::-1] for column in _keywords(menu, seed, count)]
-    return _cases([sizes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
+def sampled(menu: Menu, seed: int, openings: int, count: int) -> tuple[Choices, ...]:
+    """So many cases to stand for the openings: of their sizes from small to large, and with all keywords in the first.
+
+    There are fewer where the openings have fewer sizes.
+    """
+    sizes = spread(sorted(menu.shapes[:openings], key=logits), count)
+    keywords = [spread(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, openings)]
+    shapes = [byte_for(menu.weighted.index(each), len(menu.weighted)) for each in sizes]
+    return _cases([shapes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
 
 
 def _cases(columns: Sequence[Sequence[int]], menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:

@@ -54,7 +54,7 @@ class Dealer:
 
     def _plan(self, demands: tuple[Demand, ...], dtype: DType, limits: Limits) -> SizePlan:
         declared = self.subject.declaration
-        is_shared = any(variant.compiles for variant in declared.variants.values()) or demands[0].pool == MADE
+        is_shared = declared.has_compiled_variant or demands[0].pool == MADE
         flipped = COMPILED if is_shared else 0
         return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
                         flipped=flipped, blocks=tuple(declared.blocks.items()))

@@ -50,6 +50,7 @@ class Tally:
     they met (`core.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
+    sample: so many cases stand for all; 0 if none do.
     """
 
     tried: int = 0
@@ -66,6 +67,7 @@ class Tally:
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
     refused: tuple[Found, ...] = ()
+    sample: int = 0
 
     def meet(self, recipe: Recipe) -> None:
         """Count the sizes and keywords of a case of which something was claimed."""

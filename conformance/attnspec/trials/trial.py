@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import Phase
 
-from attnspec.core.declaration import Limits
+from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import Effort
 from attnspec.core.sizes import spelled
 from attnspec.problems.choices import Menu, menu_of
@@ -27,7 +27,7 @@ from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.trials.searching import searched
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
-"""How many cases a clause is tried on."""
+"""How many cases a clause is tried on, unless a sample stands for them (`core/plan.py`)."""
 
 SPARE = 6
 """How many openings more a glance may try for each case, where nothing was claimed."""
@@ -89,8 +89,8 @@ class Trial(Judging):
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings are half of the cases, at a glance and of a sample all. One that fails is shrunk; else Hypothesis
-        draws the rest.
+        """Openings are half of the cases. One that fails is shrunk; else Hypothesis draws the other half, but not for a
+        glance or a sample, which are openings alone.
 
         A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
         """
@@ -98,7 +98,7 @@ class Trial(Judging):
         if menu is None:
             tally.outside[self._no_shape()] = 1
             return
-        cases = self.cases or CASES[self.effort]
+        cases, tally.sample = self.cases or CASES[self.effort], self.sample
         holds = self._open(menu, cases, tally) and self._hold_as_asked(tally)
         if holds and cases > 1 and not (self.is_glance or self.sample):
             trial, drawn = self._sparing, list[Choices]()
@@ -126,14 +126,19 @@ class Trial(Judging):
     def _dealt(self, menu: Menu, cases: int) -> tuple[Choices, ...]:
         """The cases that it opens with; after a sample those that take the place of what makes no claim.
 
-        A sample is of the sizes that clauses share, where a compiler may run for each size.
+        Where a compiler may run for each size, a sample has the sizes that all clauses share.
         """
         count = cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2
         dealt = openings(menu, self.seed, count)
         if not self.sample:
             return dealt
-        is_shared = self.check.clause.flips or self.is_sparing
-        return *sampled(menu, self.seed, self.sample if is_shared else count, self.sample), *dealt
+        is_shared = self.is_sparing or (self.check.clause.flips and self._declared.has_compiled_variant)
+        sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample)
+        return tuple(dict.fromkeys((*sample, *dealt)))
+
+    @property
+    def _declared(self) -> Declaration:
+        return self.evaluator.subject.declaration
 
     def _hold_as_asked(self, tally: Tally) -> bool:
         """Whether it holds at all sizes that the user names."""

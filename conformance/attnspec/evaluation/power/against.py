@@ -56,8 +56,11 @@ class Comparison:
         return bool(self.fallen or self.falls)
 
 
-def read_before(path: Path, *, effort: Effort) -> RunRecord:
-    """The earlier measurement. Raises RecordError, and UsageError for one that cannot be compared."""
+def read_before(path: Path, *, effort: Effort, sample: int = 0) -> RunRecord:
+    """The earlier measurement. Raises RecordError, and UsageError for one that cannot be compared.
+
+    sample: how many cases stood for all, 0 if none did.
+    """
     record = read_record(path)
     if not record.puts:
         raise UsageError("this record holds no measurement of power. `attnspec power --record` writes one.",
@@ -65,6 +68,9 @@ def read_before(path: Path, *, effort: Effort) -> RunRecord:
     if record.header.effort != effort.value:
         raise UsageError(f"this was measured at effort {record.header.effort}, and effort {effort.value} is asked "
                          f"for. Measure at the same: --effort {record.header.effort}.", where=Place(str(path)))
+    if record.header.sample != sample:
+        way = "with" if record.header.sample else "without"
+        raise UsageError(f"this was measured {way} --further-dtypes. Measure {way} it again.", where=Place(str(path)))
     return record
 
 

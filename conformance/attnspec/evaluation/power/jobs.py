@@ -65,7 +65,10 @@ def comparison(puts: Iterable[SubjectPut], plan: Plan) -> Comparison | None:
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
 
     earlier = next(map(Path, plan.more[_AGAINST]), None)
-    return compared(puts, read_before(earlier, effort=plan.effort).puts, catalogue=CATALOGUE) if earlier else None
+    if not earlier:
+        return None
+    before = read_before(earlier, effort=plan.effort, sample=int(plan.more[_SAMPLE][0]))
+    return compared(puts, before.puts, catalogue=CATALOGUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,9 @@ class PowerJobs:
         named = (_drawn(target, int(seed)) for target in self.plan.targets if target.startswith(FAULT)
                  for seed in self.plan.more[_SEEDS])
         faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))
-        asked = tuple(rule for rule in (OURS, *rules) if rule["name"] in self.plan.more[_RULES])
+        ours = {**OURS, "meaning": OURS["meaning"].replace("effort", "effort at further dtypes")}
+        ours = ours if self._sample else dict(OURS)
+        asked = tuple(rule for rule in (ours, *rules) if rule["name"] in self.plan.more[_RULES])
         return replace(blank, rules=asked, faults=tuple(faults), sample=self._sample)
 
     def card(self, target: str) -> SubjectCard | None:

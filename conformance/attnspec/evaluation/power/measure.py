@@ -15,7 +15,7 @@ from attnspec.evaluation.baselines.rules import Rule
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
-from attnspec.spec.clause import depends, is_due
+from attnspec.spec.clause import is_due, is_put_whole
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
@@ -71,7 +71,7 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
             continue
         trial = Trial(check, dock.evaluator(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
                       most=most, shapes=dealer.shapes(check, dtype),
-                      sample=0 if depends(check.clause, dtype, tuple(DType)) else sample)
+                      sample=0 if is_put_whole(check.clause, dtype, tuple(DType)) else sample)
         tally = trial.hold()
         problems, patience = problems + tally.tried, max(patience, tally.tried)
         if tally.failure is not None:
