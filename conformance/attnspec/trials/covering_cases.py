@@ -88,13 +88,12 @@ def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
     return _cases(columns, menu, seed, count)
 
 
-def sampled(menu: Menu, seed: int, openings: int, count: int) -> tuple[Choices, ...]:
-    """So many cases to stand for the openings: of their sizes from small to large, and with all keywords in the first.
-
-    There are fewer where the openings have fewer sizes.
+def sampled(menu: Menu, seed: int, opened: int, count: int) -> tuple[Choices, ...]:
+    """`count` cases that stand for the first `opened` openings: of their sizes from small to large, and with all
+    keywords in the first. There are fewer where the openings have fewer sizes.
     """
-    sizes = spread(sorted(menu.shapes[:openings], key=logits), count)
-    keywords = [spread(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, openings)]
+    sizes = spread(sorted(menu.shapes[:opened], key=logits), count)
+    keywords = [spread(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, opened)]
     shapes = [byte_for(menu.weighted.index(each), len(menu.weighted)) for each in sizes]
     return _cases([shapes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
 

@@ -135,8 +135,8 @@ class PowerJobs:
         named = (_drawn(target, int(seed)) for target in self.plan.targets if target.startswith(FAULT)
                  for seed in self.plan.more[_SEEDS])
         faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))
-        ours = {**OURS, "meaning": OURS["meaning"].replace("effort", "effort at further dtypes")}
-        ours = ours if self._sample else dict(OURS)
+        where = "effort at further dtypes" if self._sample else "effort"
+        ours = {**OURS, "meaning": OURS["meaning"].replace("effort", where)}
         asked = tuple(rule for rule in (ours, *rules) if rule["name"] in self.plan.more[_RULES])
         return replace(blank, rules=asked, faults=tuple(faults), sample=self._sample)
 
