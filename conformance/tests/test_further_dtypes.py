@@ -58,9 +58,9 @@ def right(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def half(tmp_path: Path) -> Path:
-    """A function that takes float16 alone, and ignores the scale that it is given."""
+    """A function that takes float16 alone, and drops the sign of the scale that it is given."""
     file = tmp_path / "half.py"
-    text = FUNCTION.format(causal="True", scale="default")
+    text = FUNCTION.format(causal="True", scale="abs(scale)")
     file.write_text(f"{text}attend.dtypes = ['float16']\n", encoding="utf-8")
     return file
 
@@ -153,7 +153,7 @@ def test_cards_are_spread_evenly_with_the_last_among_them(cards: str, count: int
 # --- a glance
 
 def test_a_glance_puts_every_clause_at_the_first_dtype_that_is_taken(half: Path) -> None:
-    assert judged(half, DType.FLOAT16, "scale.explicit", Effort.GLANCE).verdict is Verdict.VIOLATED
+    assert judged(half, DType.FLOAT16, "scale.negative_is_negated_query", Effort.GLANCE).verdict is Verdict.VIOLATED
 
 
 def test_a_glance_of_a_fault_that_takes_no_float32_puts_every_clause() -> None:
@@ -183,7 +183,7 @@ def test_a_glance_puts_at_further_dtypes_what_depends_on_them(right: Path) -> No
 
 def test_a_function_that_takes_one_dtype_is_ranked_by_every_clause(half: Path, cli: Cli) -> None:
     code, out, _ = cli("rank", str(half), "--record", str(half.with_suffix(".jsonl")))
-    assert (code, "does not conform" in out) == (1, True)
+    assert (code, "scale.negative_is_negated_query" in out) == (1, True)
 
 
 def test_a_dropped_kernel_lacks_no_clause_that_a_glance_spares(right: Path) -> None:
