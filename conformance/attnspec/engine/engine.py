@@ -14,7 +14,7 @@ from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import LISTINGS, TargetError, UsageError, near_misses, quoted
 from attnspec.core.made_variants import forms_asked
-from attnspec.core.nouns import FAILURES, DType, gates
+from attnspec.core.nouns import FAILURES, DType, Effort, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
 from attnspec.faults.declared import declaration_of
@@ -130,8 +130,10 @@ class Engine:
         """Whether a clause is put at a dtype, as far as is known before the subject is had: which dtypes a function of
         one's own takes, and so which is its first, it says itself.
         """
+        dtypes = self._dtypes(target)
+        if self.plan.effort is Effort.GLANCE and target.startswith(FAULT):
+            dtypes = tuple(each for each in dtypes if each in declaration_of(target, {}).dtypes)
         is_unknown, is_named = ":" in target, clause.id in self.plan.clauses
-        dtypes = [each for each in self._dtypes(target) if each in declaration_of(target, {}).dtypes]
         return is_unknown or is_named or is_due(clause, dtype, self.plan.effort, dtypes)
 
     def compiles(self, target: str) -> bool:
