@@ -14,20 +14,19 @@ import click
 from attnspec.cli import findings, unjudged
 from attnspec.cli.baseline import but_for, gone, held_against
 from attnspec.cli.digest import Digest
+from attnspec.cli.tried import tried
 from attnspec.cli.unjudged import lacks
-from attnspec.cli.wording import applied, few, named, plural
+from attnspec.cli.wording import applied, few, named, of_subject, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.other_names import keyword_for, listed
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained
-from attnspec.report.coverage import at_sizes, covered
 from attnspec.runner.jobs import idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
-FEW = 3      # subjects whose sizes are told
 CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
 
@@ -256,33 +255,12 @@ def _head(digest: Digest) -> Iterator[str]:
     else:
         width = max(map(len, digest.subjects), default=0)
         yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
-    yield from _sizes(digest)
-    yield from _sampled(digest)
+    yield from tried(digest)
     if digest.header and digest.header.must_take and not digest.broken_contract:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = listed(known.card.defaults)
-        yield from ([f"left at their defaults{_of(subject, digest)}: {left}"] if left else [])
-
-
-def _sizes(digest: Digest) -> Iterator[str]:
-    """Which sizes were tried, of a few subjects."""
-    for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
-        if found := covered(digest.of(subject).outcomes, known.card):
-            yield f"sizes{_of(subject, digest)}: {found.sentence}"
-        if named := at_sizes(digest.of(subject).outcomes):
-            yield f"your sizes{_of(subject, digest)}: {named.sentence}"
-
-
-def _sampled(digest: Digest) -> Iterator[str]:
-    """That further dtypes were tried with fewer cases, where they were."""
-    if sample := max((outcome.sample for outcome in digest.outcomes), default=0):
-        yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype "
-               "(--dtype NAME tries all)")
-
-
-def _of(subject: str, digest: Digest) -> str:
-    return f" in {subject}" if len(digest.subjects) > 1 else ""
+        yield from ([f"left at their defaults{of_subject(subject, digest.subjects)}: {left}"] if left else [])
 
 
 def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:

@@ -94,7 +94,7 @@ def _phrases(outcome: Outcome) -> list[str]:
 def _left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
-    judged = judged_dtypes(outcomes)
+    judged = _judged_dtypes(outcomes)
     reasons = {outcome.dtype: outcome.reason.replace(outcome.dtype.value, _ITSELF) for outcome in outcomes
                if outcome.dtype not in judged}
     if not judged:
@@ -105,7 +105,7 @@ def _left_out(digest: Digest) -> Iterator[str]:
         yield f"Not judged at {', '.join(alike)}: {reason.replace(_ITSELF, itself)}"
 
 
-def judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:
+def _judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:
     """The dtypes at which something applied."""
     return frozenset(outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE)
 
@@ -115,7 +115,7 @@ def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outco
     that are left out.
     """
     decided = {outcome.clause for outcome in digest.outcomes if outcome.verdict not in UNDECIDED}
-    judged = judged_dtypes(digest.outcomes)
+    judged = _judged_dtypes(digest.outcomes)
     last_told = sorted(undecided, key=lambda each: (each.dtype not in judged, in_float32_first(each)), reverse=True)
     by_clause = {outcome.clause: outcome for outcome in last_told}
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]

@@ -24,6 +24,11 @@ _HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words, (Verdict.HELD, Verdict.NOT_R
 _ORDER = (*map(verdict_words, Verdict), ADVICE)
 
 
+def of_subject(subject: str, subjects: Sequence[str]) -> str:
+    """` in numpy/attention`, where there are others."""
+    return f" in {subject}" if len(subjects) > 1 else ""
+
+
 def counted(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
     return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"

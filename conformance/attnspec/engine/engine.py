@@ -119,22 +119,22 @@ class Engine:
     def items_of(self, target: str) -> Sequence[Item]:
         """What one target is put to, by dtype and clause."""
         dtypes = self._dtypes(target)
-        named = dict.fromkeys((*dtypes, *self.contract.dtypes))
+        taken, named = self._taken(target), dict.fromkeys((*dtypes, *self.contract.dtypes))
         return [
             *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._put_to(target)
-              if self._may_be_due(clause, dtype, target)),
+              if not taken or clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, taken)),
             *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
               if _is_put(clause.id, dtype))]
 
-    def _may_be_due(self, clause: Clause, dtype: DType, target: str) -> bool:
-        """Whether a clause is put at a dtype, as far as is known before the subject is had: which dtypes a function of
-        one's own takes, and so which is its first, it says itself.
+    def _taken(self, target: str) -> tuple[DType, ...]:
+        """Those of its dtypes that it takes, its first among them; none where only the function can say, once it is
+        loaded: then every clause may be due.
         """
-        dtypes = self._dtypes(target)
-        if self.plan.effort is Effort.GLANCE and target.startswith(FAULT):
-            dtypes = tuple(each for each in dtypes if each in declaration_of(target, {}).dtypes)
-        is_unknown, is_named = ":" in target, clause.id in self.plan.clauses
-        return is_unknown or is_named or is_due(clause, dtype, self.plan.effort, dtypes)
+        if ":" in target:
+            return ()
+        is_fault = self.plan.effort is Effort.GLANCE and target.startswith(FAULT)
+        of_fault = declaration_of(target, {}).dtypes if is_fault else tuple(DType)
+        return tuple(dtype for dtype in self._dtypes(target) if dtype in of_fault)
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""

@@ -30,10 +30,10 @@ class Portions:
     def spares(self, clause: Clause, dtype: DType) -> bool:
         """Whether a glance, or a quick gate, does not put the clause at this dtype. A listed failure is looked at."""
         plan = self.plan
-        is_asked = clause.id in plan.clauses or listed(self.declaration.deviations, clause.id, dtype)
-        if plan.effort is Effort.GLANCE and is_asked:
+        if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=plan.is_brief):
             return False
-        return not is_due(clause, dtype, plan.effort, self.dtypes, is_brief=plan.is_brief)
+        is_asked = clause.id in plan.clauses or listed(self.declaration.deviations, clause.id, dtype)
+        return not (plan.effort is Effort.GLANCE and is_asked)
 
     def why_spared(self) -> str:
         """What is said of a clause that is spared."""

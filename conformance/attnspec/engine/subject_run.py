@@ -106,7 +106,7 @@ class SubjectRun:
         if dtype not in self.subject.declaration.dtypes:
             reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
             return self._inapplicable(check, dtype, reason)
-        is_spared = self._portions.spares(clause, dtype)
+        is_spared = self.spares(check, dtype)
         if reason := check.lacking(as_put(self.subject, check)):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST and not is_spared:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"

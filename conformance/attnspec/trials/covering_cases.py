@@ -94,7 +94,7 @@ def sampled(menu: Menu, seed: int, opened: int, count: int) -> tuple[Choices, ..
     """
     sizes = spread(sorted(menu.shapes[:opened], key=logits), count)
     keywords = [spread(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, opened)]
-    shapes = [byte_for(menu.weighted.index(each), len(menu.weighted)) for each in sizes]
+    shapes = [_byte_of(menu, each) for each in sizes]
     return _cases([shapes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
 
 
@@ -118,8 +118,7 @@ def spread(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
 def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     """The bytes that make the same case of a menu that offers these shapes and more."""
     # the first byte chooses the shape, and what follows means the same in both menus
-    shape = byte_for(wider.weighted.index(menu.shape(choices[0])), len(wider.weighted))
-    return bytes([shape, *choices[0][1:]]), *choices[1:]
+    return bytes([_byte_of(wider, menu.shape(choices[0])), *choices[0][1:]]), *choices[1:]
 
 
 def seed_of(seed: int, domain: Domain) -> int:
@@ -145,11 +144,15 @@ def _take(cards: Iterator[Card], count: int) -> list[Card]:
 
 def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
     """Each shape once, as they were dealt; after that the small ones."""
-    weighted = menu.weighted
     small = [sizes for sizes in menu.shapes if logits(sizes) <= SMALL] or menu.shapes
     once = menu.shapes[:count]
     again = _take(_deal(small, seed, "small shapes"), count - len(once))
-    return [byte_for(weighted.index(sizes), len(weighted)) for sizes in (*once, *again)]
+    return [_byte_of(menu, sizes) for sizes in (*once, *again)]
+
+
+def _byte_of(menu: Menu, sizes: Sizes) -> int:
+    """The byte that makes this shape of a menu."""
+    return byte_for(menu.weighted.index(sizes), len(menu.weighted))
 
 
 def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:

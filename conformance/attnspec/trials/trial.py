@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import Phase
 
-from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.core.sizes import spelled
 from attnspec.problems.choices import Menu, menu_of
@@ -123,22 +123,17 @@ class Trial(Judging):
                 return False
         return True
 
-    def _dealt(self, menu: Menu, cases: int) -> tuple[Choices, ...]:
+    def _dealt(self, menu: Menu, cases: int) -> Iterator[Choices]:
         """The cases that it opens with; after a sample those that take the place of what makes no claim.
 
         Where a compiler may run for each size, a sample has the sizes that all clauses share.
         """
         count = cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2
-        dealt = openings(menu, self.seed, count)
-        if not self.sample:
-            return dealt
-        is_shared = self.is_sparing or (self.check.clause.flips and self._declared.has_compiled_variant)
-        sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample)
-        return tuple(dict.fromkeys((*sample, *dealt)))
-
-    @property
-    def _declared(self) -> Declaration:
-        return self.evaluator.subject.declaration
+        declared = self.evaluator.subject.declaration
+        is_shared = self.is_sparing or (self.check.clause.flips and declared.has_compiled_variant)
+        sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample) if self.sample else ()
+        yield from sample
+        yield from (choices for choices in openings(menu, self.seed, count) if choices not in sample)
 
     def _hold_as_asked(self, tally: Tally) -> bool:
         """Whether it holds at all sizes that the user names."""

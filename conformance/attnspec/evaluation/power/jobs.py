@@ -60,6 +60,11 @@ def with_power(plan: Plan, *, seeds: Iterable[int], rules: Iterable[str], agains
     return replace(plan, more={**plan.more, **more})
 
 
+def _sample_of(plan: Plan) -> int:
+    """How many cases stand for all; 0: all are tried."""
+    return int(plan.more[_SAMPLE][0])
+
+
 def comparison(puts: Iterable[SubjectPut], plan: Plan) -> Comparison | None:
     """The measurement held against the earlier one that the plan names; None where it names none."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
@@ -67,7 +72,7 @@ def comparison(puts: Iterable[SubjectPut], plan: Plan) -> Comparison | None:
     earlier = next(map(Path, plan.more[_AGAINST]), None)
     if not earlier:
         return None
-    before = read_before(earlier, effort=plan.effort, sample=int(plan.more[_SAMPLE][0]))
+    before = read_before(earlier, effort=plan.effort, sample=_sample_of(plan))
     return compared(puts, before.puts, catalogue=CATALOGUE)
 
 
@@ -103,10 +108,6 @@ class PowerJobs:
         return tuple(Measurement(_drawn(target, int(seed)), dtype.value, int(seed)) for dtype in self.plan.dtypes
                      for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
 
-    @property
-    def _sample(self) -> int:
-        return int(self.plan.more[_SAMPLE][0])
-
     def _is_diagnosed(self, job: Measurement) -> bool:
         how = DiagnosisShare(self.plan.more[_DIAGNOSIS][0])
         if how is not DiagnosisShare.IN_TURN:
@@ -135,10 +136,10 @@ class PowerJobs:
         named = (_drawn(target, int(seed)) for target in self.plan.targets if target.startswith(FAULT)
                  for seed in self.plan.more[_SEEDS])
         faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))
-        where = "effort at further dtypes" if self._sample else "effort"
+        where = "effort at further dtypes" if _sample_of(self.plan) else "effort"
         ours = {**OURS, "meaning": OURS["meaning"].replace("effort", where)}
         asked = tuple(rule for rule in (ours, *rules) if rule["name"] in self.plan.more[_RULES])
-        return replace(blank, rules=asked, faults=tuple(faults), sample=self._sample)
+        return replace(blank, rules=asked, faults=tuple(faults), sample=_sample_of(self.plan))
 
     def card(self, target: str) -> SubjectCard | None:
         """What a report says of a subject. Of a fault the header tells."""
@@ -167,7 +168,7 @@ class PowerJobs:
             return blank
         try:
             rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(job.target),
-                          self._is_diagnosed(job), self._refutations, self._sample)
+                          self._is_diagnosed(job), self._refutations, _sample_of(self.plan))
             found = put(blank, rules, lambda: self._subject(job.target))
         except AttnspecError as problem:
             found = replace(blank, lost=str(problem))

@@ -1,0 +1,34 @@
+"""What was tried: the sizes, and how many cases at further dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attnspec.cli.digest import Digest
+from attnspec.cli.wording import of_subject
+from attnspec.report.coverage import at_sizes, covered
+
+FEW = 3
+"""Subjects whose sizes are told."""
+
+
+def tried(digest: Digest) -> Iterator[str]:
+    """A line or two for each of a few subjects, and one for the further dtypes."""
+    yield from _sizes(digest)
+    yield from _sampled(digest)
+
+
+def _sizes(digest: Digest) -> Iterator[str]:
+    """Which sizes were tried, of a few subjects."""
+    for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
+        if found := covered(digest.of(subject).outcomes, known.card):
+            yield f"sizes{of_subject(subject, digest.subjects)}: {found.sentence}"
+        if named := at_sizes(digest.of(subject).outcomes):
+            yield f"your sizes{of_subject(subject, digest.subjects)}: {named.sentence}"
+
+
+def _sampled(digest: Digest) -> Iterator[str]:
+    """That further dtypes were tried with fewer cases, where they were."""
+    if sample := max((outcome.sample for outcome in digest.outcomes), default=0):
+        yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype "
+               "(--dtype NAME tries all)")
