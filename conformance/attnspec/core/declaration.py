@@ -128,12 +128,22 @@ class Limits(KeywordLimits):
             yield f"does not take so many queries and keys{' under the causal flag' * ('causal' in keywords)}"
         yield from (f"refuses {each}" for each in self.all_refusals if each.meets(sizes, keywords))
 
-    def nearest(self, axis: str, size: int) -> int:
-        """The size that is taken along this axis, whatever the other axes are, and lies nearest: smaller ones first."""
-        refused = tuple(condition for each in self.all_refusals if not each.keywords
-                        for condition in each.conditions if len(each.conditions) == 1 and condition.axis == axis
-                        and condition.is_of_one_axis)
-        return nearest_taken(size, refused)
+    def nearest(self, axis: str, size: int, *, partner: str = "", least: int = 1) -> int:
+        """The size that is taken along this axis, whatever the other axes are, and lies nearest: smaller ones first.
+
+        partner: an axis that is as long as this one.  least: no size below it is meant.
+        """
+        return nearest_taken(max(size, least), self.refused_along(axis, partner), least)
+
+    def refused_along(self, *axes: str) -> tuple[Condition, ...]:
+        """The conditions on one of these axes under which everything is refused."""
+        return tuple(condition for each in self.all_refusals if not each.keywords and len(each.conditions) == 1
+                     for condition in each.conditions if condition.axis in axes and condition.is_of_one_axis)
+
+    @property
+    def ties_lengths(self) -> bool:
+        """Whether there are always as many queries as keys."""
+        return self.self_attention_only or self.lengths == "equal"
 
 
 _ODD = Refusal((Condition("D", "≠", 0, 2),))

@@ -62,13 +62,13 @@ class Condition:
 
 
 @lru_cache(maxsize=4096)  # planning asks for the same few sizes thousands of times
-def nearest_taken(size: int, refused: tuple[Condition, ...]) -> int:
-    """The size nearest to this one at which none of these conditions on its axis holds: smaller ones first.
-
-    The size itself where there is none up to LARGEST_SIZE away.
+def nearest_taken(size: int, refused: tuple[Condition, ...], least: int = 1) -> int:
+    """The size nearest to this one, and not below `least`, at which none of these conditions on its axis holds: smaller
+    ones first. The size itself where there is none up to LARGEST_SIZE away.
     """
     near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))
-    return next((each for each in near if each > 0 and not any(one.holds({one.axis: each}) for one in refused)), size)
+    return next((each for each in near if each >= least and not any(one.holds({one.axis: each}) for one in refused)),
+                size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.problems.aims import Aim, all_aims
 from attnspec.problems.demand import Demand, work_of
+from attnspec.problems.fitting import shortest
 from attnspec.problems.problem import Array
 
 _AT_ONCE = 3        # pairs that a row is aimed at, at most, or as many axes
@@ -22,15 +23,15 @@ def work_at(lengths: Mapping[str, int]) -> int:
     return work_of(of("B", 1), max(of("H", 1), of("G", 1)), of("T", 1), of("S", 1), of("D", 1) + of("Dv", 1))
 
 
-def _least_work(spans: Mapping[str, tuple[int, int]]) -> int:
+def _least_work(spans: Mapping[str, tuple[int, int]], limits: Limits) -> int:
     """The work of the cheapest problem within these spans."""
-    return work_at({axis: least for axis, (least, _) in spans.items()})
+    return work_at(shortest(spans, limits))
 
 
-@cache
-def least_works() -> Array:
+@lru_cache(maxsize=16)
+def least_works(limits: Limits) -> Array:
     """(aims,) int: the work of the cheapest problem that meets each aim."""
-    return np.array([_least_work(dict(aim)) for aim in all_aims()], np.int64)
+    return np.array([_least_work(dict(aim), limits) for aim in all_aims()], np.int64)
 
 
 @lru_cache(maxsize=16)
@@ -43,12 +44,12 @@ def may_meet(demands: tuple[Demand, ...], limits: Limits) -> Array:
     return np.array(meeting, bool)[:, [numbers[each] for each in found]]
 
 
-def aims_of(hand: Sequence[Aim], cap: float) -> Iterator[Aim]:
+def aims_of(hand: Sequence[Aim], cap: float, limits: Limits) -> Iterator[Aim]:
     """The first aim of a hand that a row may pay for, and further ones of other axes that fit beside it."""
     taken: dict[str, tuple[int, int]] = {}
     for aim in hand:
         wanted = {**taken, **dict(aim)}
-        if len(wanted) == len(taken) + len(aim) and not _is_pulled(wanted, aim) and _least_work(wanted) <= cap:
+        if len(wanted) == len(taken) + len(aim) and not _is_pulled(wanted, aim) and _least_work(wanted, limits) <= cap:
             taken = wanted
             yield aim
         if len(taken) >= 2 * _AT_ONCE:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 
 from attnspec.core.coverage import AXES, LONGEST
+from attnspec.core.refusal import Condition
 from attnspec.problems.problem import Sizes
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
@@ -34,11 +35,15 @@ Blocks = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """lengths, ascending, each with the sum of the weights up to it, its own among them."""
+    """lengths, ascending, each with the sum of the weights up to it, its own among them.
+
+    is_whole: whether nothing but cost keeps a subject from other lengths.
+    """
 
     name: str
     lengths: tuple[int, ...]
     sums: tuple[float, ...]
+    is_whole: bool = True
 
     def drawn(self, share: float, least: int = 1, most: int | None = None) -> int:
         """The length that a share in [0, 1) of the weight between these bounds stands for; a smaller share never
@@ -51,6 +56,25 @@ class Axis:
         before = self.sums[start - 1] if start else 0.0
         weight = before + share * (self.sums[end - 1] - before)
         return self.lengths[min(max(bisect_right(self.sums, weight), start), end - 1)]
+
+
+    def first(self, least: int) -> int:
+        """The least length that is taken and no less than this one."""
+        start = bisect_right(self.lengths, least - 1)
+        return least if self.is_whole else self.lengths[min(start, len(self.lengths) - 1)]
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        """Each length's."""
+        return dict(zip(self.lengths, (b - a for a, b in pairwise((0.0, *self.sums))), strict=True))
+
+
+@lru_cache(maxsize=256)
+def taken_of(axis: Axis, refused: tuple[Condition, ...]) -> Axis:
+    """The axis without the lengths at which one of these conditions holds: as it is where they leave none."""
+    taken = {length: weight for length, weight in axis.weights.items()
+             if not any(each.holds({each.axis: length}) for each in refused)}
+    return replace(_axis(axis.name, taken), is_whole=False) if refused and taken else axis
 
 
 def _axis(name: str, weights: Mapping[int, float]) -> Axis:
@@ -110,10 +134,9 @@ def axes(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, Axis
 @lru_cache(maxsize=16)
 def _with_own(axis: Axis, blocks: tuple[int, ...]) -> Axis:
     """The axis with weight on both sides of every multiple of these blocks, as far as it is drawn."""
-    weights = dict(zip(axis.lengths, (b - a for a, b in pairwise((0.0, *axis.sums))), strict=True))
     ends = _at_ends(blocks, axis.lengths[-1])
     share = _AT_ITS_BLOCKS if ends else 0.0
-    return _axis(axis.name, _added((_scaled(weights, 1 - share), _scaled(ends, share))))
+    return _axis(axis.name, _added((_scaled(axis.weights, 1 - share), _scaled(ends, share))))
 
 
 @cache

@@ -10,7 +10,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
 from attnspec.problems.domain import Domain, domain, spelled
-from attnspec.problems.fitting import near
+from attnspec.problems.fitting import near, partners_of
 from attnspec.problems.problem import Sizes
 
 MOST_ENTRIES = 2**24
@@ -88,7 +88,7 @@ class Demand:
     def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
         """Whether a problem of it can have lengths within these spans of some axes; True where that is not clear."""
         (least_t, most_t), (least_s, most_s) = (spans.get(axis, _ANY_LENGTH) for axis in "TS")
-        if self.domain.lengths == "self" or self._is_square(1, 2, limits):
+        if self._is_always_square(limits):
             least_t = least_s = max(least_t, least_s)
             most_t = most_s = min(most_t, most_s)
         is_grouped = self.domain.grouped != "no" and limits.grouped is True
@@ -98,14 +98,37 @@ class Demand:
                 and not (self.domain.lengths == "more_keys" and least_t >= most_s)
                 and not (self.domain.lengths == "more_queries" and most_t <= least_s)
                 and not (self.reads and least_s > CALLS * values[1])
+                and (not limits.all_refusals or self._has_taken(spans, limits))
                 and all(spans.get(axis, _ANY_LENGTH)[0] <= MOST_PIECES[axis] for axis in self.parted))
+
+    def _has_taken(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
+        """Whether the subject takes a length within each of these spans."""
+        partners = partners_of(limits, is_square=self._is_always_square(limits))
+        return all(limits.nearest(axis, least, partner=partners.get(axis, ""), least=least) <= most
+                   for axis, (least, most) in spans.items())
 
     def fitted(self, sizes: Sizes, limits: Limits) -> Sizes | None:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
         sizes = self._with_lengths(self._with_heads(sizes, limits), limits)
         sizes = replace(sizes, B=max(sizes.B, self.domain.min_batch), D=max(sizes.D, self.domain.min_width))
-        sizes = self._stored(self._projected(self._looked_at(adapted(sizes, limits), limits)))
+        sizes = self._looked_at(self._at_taken(adapted(sizes, limits), limits), limits)
+        sizes = self._stored(self._projected(sizes))
         return sizes if self.takes(sizes, limits) else None
+
+    def _at_taken(self, sizes: Sizes, limits: Limits) -> Sizes:
+        """Lengths and widths that the subject takes, and of which the clause speaks."""
+        if not limits.all_refusals:
+            return sizes
+        domain, is_square = self.domain, self._is_always_square(limits)
+        least = {"B": domain.min_batch, "T": domain.min_queries, "S": domain.min_keys, "D": domain.min_width,
+                 "H": domain.min_heads}
+        sizes = near(sizes, limits, is_square=is_square, least=least)
+        if self._lengths_fit(sizes, limits):
+            return sizes
+        if domain.lengths == "more_queries":
+            return replace(sizes, T=limits.nearest("T", sizes.S + 1, least=sizes.S + 1))
+        is_unlike = domain.lengths in {"cross", "more_keys"}
+        return replace(sizes, S=limits.nearest("S", sizes.T + is_unlike, least=sizes.T + is_unlike))
 
     def _with_heads(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Grouped where the clause wants it, and only where the subject takes it."""
@@ -139,6 +162,10 @@ class Demand:
         """Whether the subject takes only as many new keys as queries here: there are then fewer queries than keys."""
         return limits.is_behind_past(self.domain.always)
 
+    def _is_always_square(self, limits: Limits) -> bool:
+        """Whether clause and subject together leave only as many queries as keys."""
+        return self.domain.lengths == "self" or self._is_square(1, 2, limits)
+
     def _is_square(self, T: int, S: int, limits: Limits) -> bool:
         """Whether the subject takes such lengths only where they are equal."""
         if self._is_step(limits):
@@ -152,8 +179,11 @@ class Demand:
         if not self.reads:
             return sizes
         least = -(-sizes.S // CALLS)
-        wider = replace(sizes, Dv=max(sizes.Dv, least))
-        return replace(wider, D=max(wider.D, wider.Dv)) if limits.ties_value_width else wider
+        wider = replace(sizes, Dv=limits.nearest("Dv", sizes.Dv, least=least))
+        if limits.ties_value_width:
+            width = limits.nearest("D", max(wider.D, wider.Dv), partner="Dv", least=least)
+            return replace(wider, D=width, Dv=width)
+        return wider
 
     def _projected(self, sizes: Sizes) -> Sizes:
         """Of a layer, no more key/value heads than its projections may be wide."""
@@ -187,9 +217,11 @@ class Demand:
         """These sizes, fitted, and halved along one axis after the other until they cost no more than `cap`."""
         for _ in range(_HALVINGS):
             fitted = self.fitted(sizes, limits)
-            if fitted is None or self.work(fitted) <= cap:
+            if fitted is not None and self.work(fitted) <= cap:
                 return fitted
-            sizes = _halved(sizes, fitted)
+            if fitted is None and not limits.all_refusals:
+                return None
+            sizes = _halved(sizes, fitted or sizes)
         return None
 
     def takes(self, sizes: Sizes, limits: Limits) -> bool:

@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from attnspec.core.coverage import AXES
 from attnspec.core.declaration import Limits
 from attnspec.problems.problem import Sizes
 
 LONGEST_TIED = 512
 """Queries and keys of a problem that was to be long along one of them only, where both must be the same."""
 
+_NO_LEAST: Mapping[str, int] = {}
 
-def near(sizes: Sizes, limits: Limits) -> Sizes:
-    """The sizes with each axis, and each group of heads, at the nearest size that is taken by itself."""
+
+def near(sizes: Sizes, limits: Limits, *, is_square: bool = False, least: Mapping[str, int] = _NO_LEAST) -> Sizes:
+    """The sizes with each axis, and each group of heads, at the nearest size that is taken by itself: axes that must be
+    as long as another, at one that both take.
+
+    is_square: T = S is asked for.  least: by axis, what it may not fall below.
+    """
     if not limits.all_refusals:
         return sizes
-    moved = {axis: limits.nearest(axis, sizes.by_axis[axis]) for axis in ("B", "T", "S", "D", "Dv")}
-    return replace(sizes, **moved, **_heads(sizes, limits))
+    partners = partners_of(limits, is_square=is_square)
+    widths = dict.fromkeys(("D", "Dv"), limits.min_head_width)
+    moved = {}
+    for axis in ("B", "T", "S", "D", "Dv"):
+        partner = partners.get(axis, "")
+        most = max(each.get(name, 1) for each in (least, widths) for name in (axis, partner))
+        moved[axis] = limits.nearest(axis, sizes.by_axis[axis], partner=partner, least=most)
+    return replace(sizes, **moved, **_heads(sizes, limits, least.get("H", 1)))
 
 
-def _heads(sizes: Sizes, limits: Limits) -> dict[str, int]:
+def partners_of(limits: Limits, *, is_square: bool = False) -> Mapping[str, str]:
+    """By axis, the other one that must be as long."""
+    lengths = {"T": "S", "S": "T"} if is_square or limits.ties_lengths else {}
+    return {**lengths, **({"D": "Dv", "Dv": "D"} if limits.ties_value_width else {})}
+
+
+def shortest(spans: Mapping[str, tuple[int, int]], limits: Limits) -> Mapping[str, int]:
+    """The least lengths within these spans of some axes, as far as the subject takes them; and of the others, where it
+    does not take an axis of 1.
+    """
+    starts = {axis: least for axis, (least, _) in spans.items()}
+    if not limits.all_refusals:
+        return starts
+    partners = partners_of(limits)
+    least = {axis: max(starts.get(axis, 1), starts.get(partners.get(axis, ""), 1)) for axis in AXES}
+    return {axis: limits.nearest(axis, size, partner=partners.get(axis, ""), least=size)
+            for axis, size in least.items()}
+
+
+def _heads(sizes: Sizes, limits: Limits, least: int) -> dict[str, int]:
     """The nearest numbers of heads that are taken; those that came where these cannot be divided into groups."""
-    heads, group = limits.nearest("H", sizes.H), limits.nearest("G", sizes.H // sizes.Hkv)
+    heads, group = limits.nearest("H", sizes.H, least=least), limits.nearest("G", sizes.H // sizes.Hkv)
     return {"H": heads, "Hkv": heads // group} if heads % group == 0 else {"H": sizes.H, "Hkv": sizes.Hkv}
 
 
@@ -33,7 +66,7 @@ def fitted(sizes: Sizes, limits: Limits) -> Sizes:
     if limits.grouped is False:
         sizes = replace(sizes, Hkv=sizes.H)
     if limits.lengths == "equal" and sizes.T != sizes.S:
-        length = limits.nearest("S", limits.nearest("T", min(max(sizes.T, sizes.S), LONGEST_TIED)))
+        length = limits.nearest("T", min(max(sizes.T, sizes.S), LONGEST_TIED), partner="S")
         sizes = replace(sizes, T=length, S=length)
     if limits.lengths == "no_more_queries" and sizes.T > sizes.S:
         sizes = replace(sizes, T=sizes.S, S=sizes.T)

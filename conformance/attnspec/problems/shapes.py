@@ -60,10 +60,10 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) ->
     if domain.kind not in OF_KIND:
         demand = Demand(domain, projects=domain.is_layer)
         return SizePlan((demand,), limits, effort, seed).rows(demand)
-    fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort) if _may_be_put(sizes, domain, limits)]
+    fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort)
+             if _may_be_put(sizes, domain, limits) and _has_its_number(sizes, limits)]
     tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
-    taken = (sizes for sizes in fixed[:tried] if _has_its_number(sizes, limits))
-    made = _distinct(adapted(sizes, limits) for sizes in taken)
+    made = _distinct(adapted(sizes, limits) for sizes in fixed[:tried])
     refuses, always = bool(limits.all_refusals), domain.always_within(limits)
     return tuple(sizes for sizes in made if not (refuses and limits.misfit_of(sizes.by_axis, always)))
 

@@ -18,11 +18,12 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.aimed import aims_of, least_works, may_meet, spread_out, work_at
 from attnspec.problems.aims import Aim, all_aims, is_met
-from attnspec.problems.axes import Axis, Blocks, axes, lengths_of
+from attnspec.problems.axes import Axis, Blocks, axes, lengths_of, taken_of
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.drawer import Drawer
 from attnspec.problems.entries import words
+from attnspec.problems.fitting import partners_of
 from attnspec.problems.problem import Array, Sizes
 
 ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
@@ -45,6 +46,11 @@ MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DE
 
 LEAST = 1e6
 """The work that every row may cost, however many share the budget: some thousand logits."""
+
+_FIRST_TIMES, _EVERY_TIMES = 8, 2
+"""Where a subject takes nothing small, the first row and every row may cost so many times its smallest case: two entries,
+two heads and two blocks; and any two of one.
+"""
 
 SIMPLEST = (Sizes(1, 1, 1, 1, 1, 1, 1), Sizes(2, 2, 2, 2, 3, 2, 2))
 """What every clause has, too, for its search to begin with and its findings to be read on."""
@@ -90,6 +96,7 @@ class SizePlan:
     flipped: int = 0
     blocks: Blocks = ()
     _dealt: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _least: dict[Demand, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def rows(self, demand: Demand) -> tuple[Sizes, ...]:
         """The sizes that a demand is put, each different; none where clause and subject rule each other out."""
@@ -119,7 +126,7 @@ class SizePlan:
         drawer, hand = self._drawer(demand.spelled), list(self._aims[demand])
         for row in range(ROWS[self.effort]):
             is_aimed = row < AIMED[self.effort] and not self._is_kept(demand, row)
-            aims = list(aims_of(hand, self._cap(demand, row) / demand.calls)) if is_aimed else []
+            aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
             if sizes := self._row(demand, row, aims, drawer):
                 lengths = lengths_of(sizes)
                 hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
@@ -142,8 +149,17 @@ class SizePlan:
         """What a row may cost: each less than the one before, all together no more than the demand's share."""
         share = _SHARED_OUT * BUDGET[self.effort] * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
         first = MOST[self.effort] if demand in self._widest else share * (1 - _FALL)
-        cap = max(LEAST * demand.calls, min(MOST[self.effort], first * _FALL**row))
+        smallest = self._smallest(demand)
+        first = max(first, _FIRST_TIMES * smallest)
+        cap = max(LEAST * demand.calls, _EVERY_TIMES * smallest, min(MOST[self.effort], first * _FALL**row))
         return cap / (SLOWER if self.dtype is DType.FLOAT64 else 1)
+
+    def _smallest(self, demand: Demand) -> float:
+        """The work of the smallest case, where the subject takes nothing small; 0 where it may take any size."""
+        if demand not in self._least:
+            smallest = demand.fitted(SIMPLEST[0], self.limits) if self.limits.all_refusals else None
+            self._least[demand] = demand.work(smallest) if smallest else 0.0
+        return self._least[demand]
 
     @cached_property
     def _weights(self) -> int:
@@ -159,7 +175,7 @@ class SizePlan:
         """Each demand's part of the aims, the dearest first: dealt to whom most rows are left that may pay for it."""
         if not self.demands:
             return {}
-        aims, works = all_aims(), least_works()
+        aims, works = all_aims(), least_works(self.limits)
         can_pay = self._caps >= works[:, None, None]
         can_meet = can_pay[..., 0] & may_meet(self.demands, self.limits)
         spare = np.where(can_meet, can_pay.sum(axis=-1), -2 * len(aims))  # less than whoever holds all aims has
@@ -184,14 +200,17 @@ class SizePlan:
 
     @cached_property
     def _table(self) -> Mapping[str, Axis]:
-        return axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
+        table = axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
+        partners = partners_of(self.limits)
+        return {name: taken_of(axis, self.limits.refused_along(name, partners.get(name, "")))
+                for name, axis in table.items()}
 
     def _pinned(self, aims: Sequence[Aim], cap: float, drawer: Drawer) -> dict[str, int]:
         """Any lengths within the spans of these aims; the least ones where any would cost too much."""
         spans = dict(span for aim in aims for span in aim)
         drawn = {axis: self._table[axis].drawn(drawer.share(), *span) for axis, span in spans.items()}
         is_dear = work_at(drawn) > cap
-        return {axis: least for axis, (least, _) in spans.items()} if is_dear else drawn
+        return {axis: self._table[axis].first(least) for axis, (least, _) in spans.items()} if is_dear else drawn
 
     def _shared(self, count: int) -> Iterator[Sizes]:
         """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""

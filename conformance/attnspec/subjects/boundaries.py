@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from attnspec.core.refusal import Condition
@@ -38,6 +38,8 @@ class Axis:
 
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
+        if len(self.taken) == 1 and not self.refuses(twice := 2 * self.taken[0]):
+            return replace(self, taken=(*self.taken, twice)).conditions()
         least, most = min(self.taken), max(self.taken)
         inner = [size for size in self.refused if least < size < most]
         if not inner:
