@@ -95,14 +95,15 @@ def _left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
     judged = _judged_dtypes(outcomes)
-    reasons = {outcome.dtype: outcome.reason.replace(outcome.dtype.value, _ITSELF) for outcome in outcomes
-               if outcome.dtype not in judged}
+    told = {outcome.dtype: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
     if not judged:
         return
-    for reason in dict.fromkeys(reasons[dtype] for dtype in sorted(reasons, key=list(DType).index)):
-        alike = [dtype.value for dtype in DType if reasons.get(dtype) == reason]
-        itself = alike[0] if len(alike) == 1 else "them"
-        yield f"Not judged at {', '.join(alike)}: {reason.replace(_ITSELF, itself)}"
+    reasons = {dtype: told[dtype].replace(dtype.value, _ITSELF) for dtype in DType if dtype in told}
+    for reason in dict.fromkeys(reasons.values()):
+        alike = [dtype for dtype in reasons if reasons[dtype] == reason]
+        head, colon, words = told[alike[0]].partition(": ")  # the words of an exception stay what they are
+        head = head.replace(alike[0].value, "them") if len(alike) > 1 else head
+        yield f"Not judged at {', '.join(dtype.value for dtype in alike)}: {head}{colon}{words}"
 
 
 def _judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:

@@ -48,8 +48,8 @@ LEAST = 1e6
 """The work that every row may cost, however many share the budget: some thousand logits."""
 
 _FIRST_TIMES, _EVERY_TIMES = 8, 2
-"""Where a subject takes nothing small, the first row and every row may cost so many times its smallest case: two entries,
-two heads and two blocks; and any two of one.
+"""Where a subject takes nothing small, its first row and all others may cost so many times its smallest case: two
+entries, two heads and two blocks; and two of one of these.
 """
 
 SIMPLEST = (Sizes(1, 1, 1, 1, 1, 1, 1), Sizes(2, 2, 2, 2, 3, 2, 2))

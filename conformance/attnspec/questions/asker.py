@@ -119,6 +119,19 @@ class Asker:
         limits = self.subject.declaration.limits
         return limits.nearest("D", max(WIDTH, limits.min_head_width))
 
+    def lengths(self, T: int, S: int) -> tuple[int, int]:
+        """The nearest numbers of queries and keys that the subject takes, of which the same is the larger."""
+        limits = self.subject.declaration.limits
+        partner = {"T": "S", "S": "T"} if limits.ties_lengths else {"T": "", "S": ""}
+        queries, keys = (limits.nearest(axis, size, partner=partner[axis]) for axis, size in (("T", T), ("S", S)))
+        if T < S and queries >= keys:
+            keys = limits.nearest("S", queries + 1, least=queries + 1)
+        if T > S and queries <= keys:
+            queries = limits.nearest("T", keys + 1, least=keys + 1)
+        if limits.lengths == "no_more_queries" and T <= S and queries > keys:
+            keys = limits.nearest("S", queries, least=queries)
+        return queries, keys
+
     def batch(self, T: int, S: int) -> int:
         """B: 1, or as many as the least number of scores asks for."""
         return -(-self.subject.declaration.limits.min_scores // (self.heads * max(T * S, 1)))

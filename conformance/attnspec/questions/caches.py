@@ -83,13 +83,15 @@ def _slope_form(asker: Asker) -> Reply:
 
 def slope_alignment(asker: Asker, T: int, S: int) -> Reply:
     """From where the distance of a query counts."""
+    T, S = asker.lengths(T, S)
     problem = _sloped(asker, T, S)
     seen = asker.output(problem)[..., :S]
     slopes = _SLOPES[: seen.shape[1]]  # conventions are asked of one head
     ahead = np.arange(S) - np.arange(T)[:, None]
-    return which(seen, {"top_left": _weights(slopes, np.abs(ahead)),
-                        "bottom_right": _weights(slopes, np.abs(ahead - (S - T))),
-                        "everything": even(np.ones((T, S), bool))})
+    candidates = {"top_left": _weights(slopes, np.abs(ahead)),
+                  "bottom_right": _weights(slopes, np.abs(ahead - (S - T))),
+                  "everything": even(np.ones((T, S), bool))}
+    return which(seen, {name: each[..., :seen.shape[-1]] for name, each in candidates.items()})
 
 
 _QUERY_SEGMENTS, _KEY_SEGMENTS = np.array([1, 2, 2, 3]), np.array([2, 1, 3, 2])

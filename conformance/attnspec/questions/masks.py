@@ -83,8 +83,11 @@ def _by_truth(truth: Array) -> dict[str, Array]:
 
 
 def mask_with_causal(asker: Asker, pattern: Array = _WITH_CAUSAL) -> Reply:
-    """pattern: (T,S), T = S, what the mask leaves visible; its first row for all, where queries share one mask."""
-    problem, mask = asker.even(*pattern.shape), asker.rows(pattern)
+    """pattern: (T,S), T = S, what the mask leaves visible, again and again where there are more; its first row for all,
+    where queries share one mask.
+    """
+    shape = asker.lengths(*pattern.shape)
+    problem, mask = asker.even(*shape), asker.rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
     return _with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
@@ -100,8 +103,9 @@ def _hiding(asker: Asker, problem: Problem) -> Problem:
 def _with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     """Which of the mask (T,S), however the problem has it, and the causal flag are heeded."""
     past = np.tri(len(mask), dtype=bool)
-    return which(asker.output(problem.but(causal=True))[..., :len(mask)], {
-        "both": even(mask & past), "mask": even(mask), "causal": even(past), "neither": even(np.ones_like(mask))})
+    seen = asker.output(problem.but(causal=True))[..., :len(mask)]
+    visible = {"both": mask & past, "mask": mask, "causal": past, "neither": np.ones_like(mask)}
+    return which(seen, {name: even(each)[:, :seen.shape[-1]] for name, each in visible.items()})
 
 
 _TRUTH = {"truth": "keys whose entry is not zero are attended to",
@@ -139,7 +143,8 @@ def without_row(asker: Asker, problem: Problem, form: str) -> Problem:
     """The problem with row ROW hidden; every row, where a mask is the same for all, or where there are no keys."""
     if form == "key_lengths":
         return problem.but(key_lengths=np.zeros(problem.sizes.B, np.int32))
-    visible = np.arange(4)[:, None] != np.full((4, 4), ROW)
+    T, S = problem.sizes.T, problem.sizes.S
+    visible = np.arange(T)[:, None] != np.full((T, S), min(ROW, T - 1))
     return _hidden(asker, problem, visible & (asker.has_rows or form != "mask"), form)
 
 
@@ -159,12 +164,12 @@ def _hidden(asker: Asker, problem: Problem, visible: Array, form: str) -> Proble
 
 
 def hidden_row(asker: Asker, form: str, problem: Problem, **others: Array) -> Reply:
-    """What a row that sees no key gets of a problem with T = S = 4; others: further candidates, of any shape that
-    broadcasts to (B,H,S).
+    """What a row that sees no key gets of a problem whose values are the identity; others: further candidates, of any
+    shape that broadcasts to (B,H,4).
     """
-    seen = asker.output(without_row(asker, problem, form))[:, :, ROW, :4]
+    seen = asker.output(without_row(asker, problem, form))[:, :, min(ROW, problem.sizes.T - 1), :4]
     candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
-    return which(seen, {**candidates, **others})
+    return which(seen * (problem.sizes.S / 4), {**candidates, **others})
 
 
 def _row(asker: Asker, form: str) -> Reply:

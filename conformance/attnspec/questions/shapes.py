@@ -37,9 +37,10 @@ def grouped(asker: Asker) -> Problem:
     limits = asker.subject.declaration.limits
     if limits.single_head or (limits.self_attention_only and limits.grouped is False):
         raise NotAsked("it always has as many key/value heads as query heads")
-    number, B, D = numpy_dtype(asker.dtype), asker.batch(4, 4), asker.width
-    value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, 4, D)).astype(number)
-    return Problem(asker.dtype, np.zeros((B, 4, 4, D), number), np.zeros((B, 2, 4, D), number), value,
+    T, S = asker.lengths(4, 4)
+    number, B, D = numpy_dtype(asker.dtype), asker.batch(T, S), asker.width
+    value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, S, D)).astype(number)
+    return Problem(asker.dtype, np.zeros((B, 4, T, D), number), np.zeros((B, 2, S, D), number), value,
                    causal=limits.causal_only)
 
 

@@ -41,6 +41,7 @@ def alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
     """The diagonal of the causal flag, or of another keyword that hides later keys. Rows that see no key may hold
     anything.
     """
+    T, S = asker.lengths(T, S)
     seen = asker.output(asker.even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
     bands = {"top_left": np.tri(T, S, dtype=bool), "bottom_right": np.tri(T, S, S - T, dtype=bool),
              "everything": np.ones((T, S), bool)}
@@ -48,13 +49,13 @@ def alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
 
 
 def band(weights: Array, bands: Mapping[str, Array]) -> str:
-    """The first of the bands (T,S) whose rows the weights (B,H,T,S) are spread evenly over; rows that see nothing may
-    be anything.
+    """The first of the bands (T,S) whose rows the weights are spread evenly over; rows that see nothing may be
+    anything. weights: (B,H,T,S), or those of the first keys.
     """
     def fits(visible: Array) -> bool:
         """Whether the weights are spread evenly over what is visible (T,S)."""
         sees = visible.any(axis=1)
-        return is_close(weights[:, :, sees], even(visible[sees]))
+        return is_close(weights[:, :, sees], even(visible[sees])[:, :weights.shape[-1]])
 
     return next((name for name, visible in bands.items() if fits(visible)), OTHER)
 

@@ -44,11 +44,18 @@ class Axis:
         inner = [size for size in self.refused if least < size < most]
         if not inner:
             return tuple(self._ends(1))
-        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken)), 1)
+        step = self._step()
         if all(size % step for size in inner):
             return Condition(self.name, "≠", 0, step), *self._ends(step)
         listed = self._list(inner)
         return (listed,) if listed.sign == "not in" else (listed, *self._ends(1))
+
+    def _step(self) -> int:
+        """The largest step of which all that is taken is a multiple, unless half a step further is taken as well."""
+        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken)), 1)
+        while step > 1 and not self.refuses(min(self.taken) + step // 2):
+            step //= 2
+        return step
 
     def _ends(self, step: int) -> Iterator[Condition]:
         """Refused from a size on, upwards and downwards, among the multiples of a step."""

@@ -70,7 +70,13 @@ class _Search:
 
     def _led(self, axes: frozenset[str]) -> Sequence[str]:
         """The axes to look along: one that moves with another is left to it."""
-        return sorted(axis for axis in axes if _TOGETHER.get(axis) not in axes or not self._are_tied(axis))
+        spared = {"S"} if {"T", "S"} <= axes and self._has_room() else set[str]()
+        return sorted(axis for axis in axes - spared if _TOGETHER.get(axis) not in axes or not self._are_tied(axis))
+
+    def _has_room(self) -> bool:
+        """Whether keys are many only because queries may not be more, which is known: it is refused with more, too."""
+        is_known = self.interview.subject.declaration.limits.lengths == "no_more_queries"
+        return is_known and self._refuses({"S": 2 * self.end.at("S")})
 
     def _are_tied(self, axis: str) -> bool:
         """Whether a limit keeps this axis equal to its partner."""

@@ -15,6 +15,7 @@ from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limit
 from attnspec.core.errors import Place, TargetError, UsageError
 from attnspec.core.forms import STATE
 from attnspec.core.keywords import HIDING, KeywordLimits
+from attnspec.core.narrowing import narrowed_by
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.sizes import read_sizes, spelled
@@ -91,7 +92,9 @@ def _dtypes(fields: Fields) -> tuple[DType, ...]:
 def read_limits(fields: Fields) -> Limits:
     """What the subject cannot take."""
     fields.only(LIMITS)
-    return Limits(**{name: _limit(fields, name) for name in fields.mapping})
+    said = {name: _limit(fields, name) for name in fields.mapping}
+    refuses = said.pop("refuses", ())
+    return narrowed_by(Limits(**said), refuses)
 
 
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)

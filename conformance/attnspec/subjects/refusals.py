@@ -15,6 +15,7 @@ from typing import Any
 
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import OFF
+from attnspec.core.narrowing import limits_saying, narrowed_by
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
@@ -83,7 +84,8 @@ def with_refusals(subject: Subject) -> Subject:
 def limits_without_refusals(subject: Subject) -> Limits:
     """The limits that the subject would have, had it refused nothing."""
     limits = subject.declaration.limits
-    found = {name for optional in OPTIONAL if optional.name in subject.refused for name in optional.limits}
+    asked = {name for optional in OPTIONAL if optional.name in subject.refused for name in optional.limits}
+    found = asked | limits_saying(subject.refused)
     return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
                    **{name: getattr(Limits(), name) for name in found})
 
@@ -135,8 +137,8 @@ def narrowed(subject: Subject, found: Iterable[Found]) -> Subject:
         declared, refusal = subject.declaration, each.refusal
         if not refusal.conditions and not refusal.without and len(refusal.keywords) == 1:
             declared = replace(declared, keywords=declared.keywords - refusal.keywords)
-        elif refusal not in declared.limits.refuses:
-            declared = replace(declared, limits=replace(declared.limits, refuses=(*declared.limits.refuses, refusal)))
+        else:
+            declared = replace(declared, limits=narrowed_by(declared.limits, (refusal,)))
         subject = replace(subject, declaration=declared, refused={str(refusal): each.words, **subject.refused})
     return subject
 
@@ -159,7 +161,7 @@ def _asked(begun: Begun, optional: Optional) -> Subject:
     if is_said or optional.profile in declared.claims or (optional.half == "Hkv" and begun.start.sizes.H == 1):
         return subject
     words = [begun.interview.lasting(case) for case in _unlike(begun.start, optional)]
-    if not all(words) or not begun.interview.takes(begun.start):
+    if not words or not all(words) or not begun.interview.takes(begun.start):
         return subject
     limits = replace(declared.limits, **optional.limits)
     return replace(subject, declaration=replace(declared, limits=limits),
@@ -169,7 +171,8 @@ def _asked(begun: Begun, optional: Optional) -> Subject:
 def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
-    yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
+    if sizes[optional.half] > 1:
+        yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
     if optional.partner:
         yield replace(start, sizes=replace(start.sizes, **{optional.partner: sizes[optional.partner] * 2}))
 
