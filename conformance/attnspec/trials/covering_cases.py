@@ -79,6 +79,9 @@ Choices = tuple[bytes, *tuple[int, ...]]
 TELLING = ("log_normal", "integers", "student_t", "huge_logits")
 """The families that convict most: together they tell every fault of our catalogue that values alone can tell."""
 
+_HAS_OTHERS = 3
+"""So many keywords have combinations that are neither all of them, nor one alone, nor none."""
+
 Card = TypeVar("Card")
 
 
@@ -156,13 +159,15 @@ def _byte_of(menu: Menu, sizes: Sizes) -> int:
 
 
 def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:
-    """One column a keyword. All together first, then each alone, then the other combinations."""
+    """One column a keyword. All together first, then each alone, then the other combinations: any, where there are
+    hardly others, since large sizes come last.
+    """
     n = len(menu.optional)
     if not n:
         return []
     # of a single keyword, alone and all together are the same case
     leading = [(True,) * n, *(tuple(place == at for place in range(n)) for at in range(n) if n > 1)]
-    others = [used for used in product((True, False), repeat=n) if used not in leading]
+    others = [used for used in product((True, False), repeat=n) if used not in leading or n < _HAS_OTHERS]
     cards = [*leading, *_take(_deal(others, seed, "keywords"), max(0, count - len(leading)))][:count]
     return [[255 * used[place] for used in cards] for place in range(n)]
 
