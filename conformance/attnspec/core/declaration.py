@@ -40,7 +40,7 @@ class Limits(KeywordLimits):
     weights: what is returned, `per_head` or `averaged`.
     has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
     min_head_width: the least D.   min_scores: the least B·H·T·S.
-    contiguous_features: query, key and value must be contiguous along their last axis.
+    contiguous: query, key and value must be contiguous.  contiguous_features: along their last axis.
     mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
@@ -66,6 +66,7 @@ class Limits(KeywordLimits):
     min_head_width: int = 1
     min_scores: int = 1
     contiguous_features: bool = False
+    contiguous: bool = False
     mask_axes: str = "BHTS"
     lengths: str = "any"
     causal_lengths: str = "any"

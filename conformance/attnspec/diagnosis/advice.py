@@ -61,7 +61,7 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
     """
     subject, likeliest = trial.evaluator.subject, diagnosis.like[0].fault if diagnosis.like else ""
     if likeliest == ALWAYS:
-        return _causal_by_default(subject)
+        return _causal_by_default(subject) or _causal_by_design(subject)
     if likeliest == WITHOUT_MAXIMUM:
         return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
                            "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
@@ -111,8 +111,7 @@ def _causal_by_default(subject: Subject) -> Explanation | None:
     """Of a subject that is always causal: the default, where that is what makes it so."""
     if not subject.described or default_of(subject.described, "causal") is not True:
         return None
-    name = subject.id.rpartition(":")[2]
-    wrapper = "wrapped" if name == "attend" else "attend"
+    name, wrapper = _wrapped(subject)
     is_own = ":" in subject.id
     wrap = (f", or wrap it: def {wrapper}(query, key, value, *, causal=False): "
             f"return {name}(query, key, value, causal=causal)") if is_own else ""
@@ -120,6 +119,23 @@ def _causal_by_default(subject: Subject) -> Explanation | None:
         cause=f"its default, causal=True, masks later keys where no flag is given (`{ALWAYS}`)",
         advice=f"Write causal=False{wrap}",
         declare=f"{name}.causal_only = True" if is_own else manifest_line(subject, "limits", {"causal_only": True}))
+
+
+def _causal_by_design(subject: Subject) -> Explanation | None:
+    """Of a function of one's own that has no causal flag: it may be meant so."""
+    if ":" not in subject.id or "causal" in subject.declaration.keywords:
+        return None
+    name, wrapper = _wrapped(subject)
+    return Explanation(f"it is causal, and has no causal flag (`{ALWAYS}`)",
+                       "Let it take `causal`. If every call is meant to be causal, wrap it: "
+                       f"def {wrapper}(query, key, value, *, causal=True): return {name}(query, key, value), and "
+                       f"declare it: {wrapper}.causal_only = True", "")
+
+
+def _wrapped(subject: Subject) -> tuple[str, str]:
+    """The name of a function, and that of one to wrap it in."""
+    name = subject.id.rpartition(":")[2]
+    return name, "wrapped" if name == "attend" else "attend"
 
 
 def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> str:

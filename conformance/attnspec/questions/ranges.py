@@ -138,7 +138,8 @@ def _stands_logit(asker: _Exactly, logit: float) -> bool:
     share = 2.0 ** math.ceil(math.log2(product) / 2)
     problem.query[..., 0], problem.key[..., 0, 0] = share, product / share
     weights = softmax(np.array([[logit, *np.zeros(problem.sizes.S - 1)]]))[0]
-    return _is_near(asker.last(problem)[..., :KEYS], weights[:KEYS])
+    seen = asker.last(problem)[..., :KEYS]
+    return _is_near(seen[..., :len(weights)], weights[:KEYS])
 
 
 def _stands_value(asker: _Exactly, value: float) -> bool:

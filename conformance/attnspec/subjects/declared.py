@@ -202,6 +202,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "min_head_width": "16",
     "min_scores": "64",
     "contiguous_features": "True",
+    "contiguous": "True",
     "mask_axes": '"BTS"',
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',

@@ -16,27 +16,29 @@ from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 ON_PURPOSE = frozenset({"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError"})
 """The exceptions by which code refuses; frameworks raise them, or subclasses of them, for shapes that do not fit."""
 
-_OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
+OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
 _OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|"
                         r"values?\b|\b[qkv]\b", re.IGNORECASE)
 _OF_AXES = re.compile(r"\b[A-Z]\b")
+_NAMED_AXES = re.compile(r"\b([BG]|[HTSDLN](q|kv?|v|qk)?|d_?(k|v|model)|bsz?)\b")
+OF_LAYOUTS = re.compile(r"contiguous|strid", re.IGNORECASE)
 
 
 def refusal_in(raised: SubjectRaised, problem: Problem | LayerProblem | RotaryProblem, *,
-               of_dtype: bool = False) -> str:
-    """The words of a clear refusal of sizes or keywords, or of a dtype; empty for any other exception."""
+               about: re.Pattern[str] | None = None) -> str:
+    """The words of a clear refusal of sizes or keywords, or else of what it is about; empty for any other exception."""
     is_mute = ": " not in raised.summary  # a bare `assert` says what its code says
     told = f"{raised.summary}: {raised.statement}" if is_mute else raised.summary
-    is_told = bool(_OF_DTYPES.search(told)) if of_dtype else any(_speaks(told, problem, is_code=is_mute))
+    is_told = bool(about.search(told)) if about else any(_speaks(told, problem, is_code=is_mute))
     return told if is_told and raised.classes & ON_PURPOSE else ""
 
 
 def _speaks(told: str, problem: Problem | LayerProblem | RotaryProblem, *, is_code: bool) -> Iterator[bool]:
-    """Whether a message names what it is about: a parameter, an axis (in code by its letter), or one of the lengths."""
+    """Whether a message names what it is about: a parameter, an axis (in code any letter), or one of the lengths."""
     message = told.partition(": ")[2]
     yield is_code and message.startswith("assert") and bool(_OF_AXES.search(message))
     lengths = {str(size) for axis, size in problem.sizes.by_axis.items() if axis != "B"}
-    yield bool(_OF_SHAPES.search(message))
+    yield bool(_OF_SHAPES.search(message) or _NAMED_AXES.search(message))
     yield bool(lengths & set(re.findall(r"\d+", message)))
     parameters = (name for word in problem.keywords for name in (word, *EVERY_KEYWORD[word].parameters))
     yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)
@@ -76,9 +78,12 @@ class Interview:
         """The words of a refusal that comes again: what does not depends on something else than the case."""
         return self.refusal(case) if self.refusal(case) and self.refusal_now(case) else ""
 
-    def refusal_now(self, case: Case, *, of_dtype: bool = False) -> str:
-        """The same, asked anew; of_dtype: the refusal of a number format."""
-        problem = case.posed(self.dtype, self.subject.declaration.kind)
+    def refusal_now(self, case: Case, *, about: re.Pattern[str] | None = None) -> str:
+        """The same, asked anew; about: what else than sizes and keywords it may be about."""
+        return self.refusal_of(case.posed(self.dtype, self.subject.declaration.kind), about=about)
+
+    def refusal_of(self, problem: Problem | RotaryProblem, *, about: re.Pattern[str] | None = None) -> str:
+        """The same of a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return ""
         try:
@@ -86,7 +91,7 @@ class Interview:
         except UnusableAnswer:
             return ""
         except SubjectRaised as raised:
-            return refusal_in(raised, problem, of_dtype=of_dtype)
+            return refusal_in(raised, problem, about=about)
         return ""
 
     def start(self) -> Case | None:

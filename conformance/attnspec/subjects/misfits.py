@@ -20,6 +20,11 @@ _MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made b
                              Form.PAGED: "a paged function's keys and values are put into pages"}
 """By form, why a subject is not asked about the memory of its arrays."""
 
+STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their last axis"
+"""What a function refuses that takes contiguous arrays only, and one that takes contiguous features only."""
+
+WITHOUT_CAUSAL = "calls without the causal flag"
+
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
@@ -73,7 +78,9 @@ class Misfits:
         if not limits.broadcasts and not _at_full_shape(given, sizes):
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.contiguous_features and not _has_contiguous_features(problem):
-            yield f"{self.id} takes inputs that are contiguous along their last axis only"
+            yield f"{self.id} takes inputs that are contiguous along their last axis only{self._words_for(GAPS)}"
+        if limits.contiguous and not is_contiguous(problem):
+            yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
         if declaration.form in _MADE:
             yield _own_layout(problem, _MADE[declaration.form])
         if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
@@ -115,7 +122,7 @@ class Misfits:
         """What stands against the keywords in use."""
         limits, is_causal = self.declaration.limits, "causal" in given
         if limits.causal_only and not is_causal:
-            yield f"{self.id} is always causal"
+            yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
         for name, value in given.items():
             if reason := limits.misfit(name, value, causal=is_causal):
                 yield f"{self.id} takes {reason}; here {value}"
@@ -142,6 +149,11 @@ def _varies(mask: Array | None, axes: str) -> bool:
 def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
     arrays = (problem.query, problem.key, problem.value)
     return all(array.shape[-1] == 1 or array.strides[-1] == array.itemsize for array in arrays)
+
+
+def is_contiguous(problem: Problem | LayerProblem) -> bool:
+    """Whether query, key and value lie in memory without gaps, in the order of their axes."""
+    return all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
 
 
 def _of_call(problem: Problem | LayerProblem) -> Sizes:

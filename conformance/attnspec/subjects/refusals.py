@@ -21,7 +21,9 @@ from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.causes import Found, causes
-from attnspec.subjects.interview import Interview
+from attnspec.subjects.interview import OF_DTYPES, Interview
+from attnspec.subjects.layouts import with_layouts
+from attnspec.subjects.misfits import WITHOUT_CAUSAL
 from attnspec.subjects.plain import Case, with_keyword
 from attnspec.subjects.subject import Subject, SubjectDied
 
@@ -60,6 +62,8 @@ FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Siz
                 Sizes(1, 1, 1, 15, 31, 512, 512))
 """The same where each costs a compilation; what else is refused is found out where it comes up."""
 
+_OF_CAUSAL = re.compile("causal", re.IGNORECASE)
+
 MOST_CAUSES = 4
 """How many refusals of one problem are looked for, one after the other."""
 
@@ -68,12 +72,14 @@ def with_refusals(subject: Subject) -> Subject:
     """The subject with a limit for everything that it refuses clearly and has not promised."""
     if subject.declaration.kind is Kind.LAYER:
         return subject
+    subject = _always_causal(subject)
     begun = _begun(subject)
     if begun is None:
         return subject
     subject = _without_refused_dtypes(subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
+    subject = with_layouts(begun.interview.of(subject), begun.start)
     for causal in (False, True):
         if (asked := _causal(subject, begun.start, is_on=causal)) is not None:
             for optional in OPTIONAL:
@@ -148,6 +154,18 @@ def _begun(subject: Subject) -> Begun | None:
     return next(filter(None, (begin(subject, dtype) for dtype in subject.declaration.dtypes)), None)
 
 
+def _always_causal(subject: Subject) -> Subject:
+    """The subject as one that is always causal, where it takes plain problems with the causal flag only, and says so."""
+    limits = subject.declaration.limits
+    if limits.causal_only or "causal" not in subject.declaration.keywords or _begun(subject):
+        return subject
+    declared = replace(subject.declaration, limits=replace(limits, causal_only=True))
+    begun = _begun(replace(subject, declaration=declared))
+    words = begun and begun.interview.of(subject).refusal_now(Case(begun.start.sizes), about=_OF_CAUSAL)
+    refused = {**subject.refused, WITHOUT_CAUSAL: words or ""}
+    return replace(subject, declaration=declared, refused=refused) if words else subject
+
+
 def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
     """An interview at the first dtype at which it takes the start with the causal flag, or as it is."""
     case = Case(start.sizes, {"causal": True} if is_on else start.keywords)
@@ -182,7 +200,7 @@ def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
     declared = subject.declaration
     if subject.described and "dtypes" in subject.described.attributes:
         return subject
-    said = {dtype: Interview(subject, dtype).refusal_now(start, of_dtype=True) for dtype in declared.dtypes}
+    said = {dtype: Interview(subject, dtype).refusal_now(start, about=OF_DTYPES) for dtype in declared.dtypes}
     refused = {dtype: words for dtype, words in said.items() if words}
     taken = tuple(dtype for dtype in declared.dtypes if dtype not in refused)
     left_out = {dtype: f"{subject.id} refuses {dtype.value}: {words}" for dtype, words in refused.items()}

@@ -1,0 +1,59 @@
+"""Whether a function refuses arrays that are not contiguous: it is asked with a plain problem that lies otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnspec.core.declaration import Limits
+from attnspec.problems.problem import Array, Problem
+from attnspec.subjects.interview import OF_LAYOUTS, Interview
+from attnspec.subjects.misfits import GAPS, STRIDED, is_contiguous
+from attnspec.subjects.plain import Case
+from attnspec.subjects.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How arrays may lie: what a function refuses that refuses it, a view, and the limit of such a function."""
+
+    name: str
+    view: Callable[[Array], Array]
+    within: Callable[[Limits], Limits]
+
+
+def _heads_last(array: Array) -> Array:
+    """(B,H,T,D) as a view of memory that lies (B,T,H,D)."""
+    return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+def _with_gaps(array: Array) -> Array:
+    """The array, of any shape, as every other entry of a memory that is twice as long."""
+    return np.stack([array, array], axis=-1)[..., 0]
+
+
+LAYOUTS = (Layout(STRIDED, _heads_last, lambda limits: replace(limits, contiguous=True)),
+           Layout(GAPS, _with_gaps, lambda limits: replace(limits, contiguous_features=True)))
+
+
+def with_layouts(interview: Interview, start: Case) -> Subject:
+    """The subject with the limit of the first of the layouts that it refuses clearly, if it refuses any.
+
+    start: a plain problem that it takes, of several heads and queries: of one, all layouts are the same.
+    """
+    subject, plain = interview.subject, start.problem(interview.dtype)
+    for layout in LAYOUTS:
+        laid = _laid(plain, layout.view)
+        if is_contiguous(laid):
+            continue
+        if words := interview.refusal_of(laid, about=OF_LAYOUTS):
+            limits = layout.within(subject.declaration.limits)
+            return replace(subject, declaration=replace(subject.declaration, limits=limits),
+                           refused={**subject.refused, layout.name: words})
+    return subject
+
+
+def _laid(problem: Problem, view: Callable[[Array], Array]) -> Problem:
+    return problem.but(query=view(problem.query), key=view(problem.key), value=view(problem.value))
