@@ -15,7 +15,7 @@ from attnspec.cli import findings, unjudged
 from attnspec.cli.baseline import but_for, gone, held_against
 from attnspec.cli.digest import Digest
 from attnspec.cli.tried import tried
-from attnspec.cli.unjudged import lacks
+from attnspec.cli.unjudged import kept_away, lacks
 from attnspec.cli.wording import applied, few, named, of_subject, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import Effort, Verdict
@@ -106,7 +106,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_refused(digest)}{but_for(digest)}."
+        return f"Conforms{_on_little(digest)}{_refused(digest)}{but_for(digest)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -170,6 +170,12 @@ def _refused(digest: Digest) -> str:
     left = [name for card in cards for name in card.defaults if keyword_for(name)]
     refused = f"; refuses {', '.join(what)}" if what else ""
     return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
+
+
+def _on_little(digest: Digest) -> str:
+    """That one subject was put less than half of what its keywords would allow, because of what it refuses."""
+    away, all_of_them = kept_away(digest) if len(digest.subjects) == 1 else (0, 0)
+    return f", on {all_of_them - away} of {all_of_them} clauses" if 2 * away > all_of_them else ""
 
 
 def _against(digest: Digest) -> str:

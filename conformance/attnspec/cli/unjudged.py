@@ -91,6 +91,20 @@ def _phrases(outcome: Outcome) -> list[str]:
     return [_NO_LAYER] if set(keywords) & _OF_LAYERS else keywords
 
 
+def kept_away(digest: Digest) -> tuple[int, int]:
+    """How many clauses were put at no dtype because of what a subject refuses, and of how many that it could be put."""
+    judged = _judged_dtypes(digest.outcomes)
+    put = {each.clause for each in digest.outcomes if each.verdict is not Verdict.INAPPLICABLE}
+    away = {each.clause for each in digest.outcomes if each.dtype in judged and _is_refused(_of_it(each))} - put
+    return len(away), len(away | put)
+
+
+def _is_refused(reason: str) -> bool:
+    """Whether sizes or layouts that it refuses are why nothing was put."""
+    return reason.startswith((_REFUSES, "it refuses ", "it does not take so many ", "it takes only ",
+                              "it takes contiguous "))
+
+
 def _left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []

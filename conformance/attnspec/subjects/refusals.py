@@ -155,7 +155,7 @@ def _begun(subject: Subject) -> Begun | None:
 
 
 def _always_causal(subject: Subject) -> Subject:
-    """The subject as one that is always causal, where it takes plain problems with the causal flag only, and says so."""
+    """The subject as one that is always causal, where it takes plain problems with the causal flag only and says so."""
     limits = subject.declaration.limits
     if limits.causal_only or "causal" not in subject.declaration.keywords or _begun(subject):
         return subject

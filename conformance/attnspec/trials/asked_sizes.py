@@ -10,6 +10,7 @@ from attnspec.core.sizes import beside, read_sizes
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.demand import logits
 from attnspec.problems.domain import ANY_FAMILY, Domain
+from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
@@ -40,9 +41,17 @@ def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[Aske
     """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
     if not is_of_one_call(check):
         return ()
-    lengths = (each for text in texts for own in [read_sizes(text)] for each in (own, beside(own)))
-    grouped = (_grouped(Sizes(**each), check.domain, subject) for each in lengths)
+    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))] for each in (own, _beside(own, subject)))
+    grouped = (_grouped(each, check.domain, subject) for each in lengths)
     return tuple(Asked(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
+
+
+def _beside(own: Sizes, subject: Subject) -> Sizes:
+    """One more query and one more key, or as many more as it takes for the subject to take them."""
+    longer = Sizes(**beside(own.by_axis))
+    least = {"T": longer.T, "S": longer.S}
+    taken = near(longer, subject.declaration.limits, is_square=own.T == own.S, least=least)
+    return replace(longer, T=taken.T, S=taken.S)
 
 
 def _grouped(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
