@@ -25,6 +25,7 @@ from attnspec.problems.drawer import Drawer
 from attnspec.problems.entries import words
 from attnspec.problems.fitting import partners_of
 from attnspec.problems.problem import Array, Sizes
+from attnspec.problems.room import SIDES, room, side, squared
 
 ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
 """How many sizes each demand is dealt."""
@@ -238,10 +239,14 @@ class SizePlan:
 
     def _candidate(self, demand: Demand, pinned: Mapping[str, int], cap: float, drawer: Drawer) -> Sizes | None:
         """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
-        table, call = self._table, cap / demand.calls
+        table, call, is_square = self._table, cap / demand.calls, self.limits.lengths == "equal"
+        pinned = squared(pinned) if is_square else pinned
         lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
         for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
-            lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, call)))
+            if is_square and name in SIDES:
+                lengths.update(dict.fromkeys(SIDES, table[name].drawn(drawer.share(), 1, side(lengths, call))))
+            else:
+                lengths[name] = table[name].drawn(drawer.share(), 1, room(lengths, name, call))
         for name, few in _FEW.items():  # a second slice may be taken for the first; of a single key all is known
             more = {**lengths, name: few}
             if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and work_at(more) <= call:
@@ -263,13 +268,6 @@ def _weight(demand: Demand) -> int:
     keywords a case may have.
     """
     return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
-
-
-def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
-    """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
-    plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
-    one, two = (work_at({**plain, name: length}) for length in (1, 2))
-    return int(1 + (cap - one) / (two - one))  # the work is linear in every axis
 
 
 def sizes_of(lengths: Mapping[str, int]) -> Sizes:

@@ -147,8 +147,8 @@ def _varies(mask: Array | None, axes: str) -> bool:
 
 
 def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
-    arrays = (problem.query, problem.key, problem.value)
-    return all(array.shape[-1] == 1 or array.strides[-1] == array.itemsize for array in arrays)
+    """A stride along a single feature leads nowhere, but kernels look at it all the same."""
+    return all(array.strides[-1] == array.itemsize for array in (problem.query, problem.key, problem.value))
 
 
 def is_contiguous(problem: Problem | LayerProblem) -> bool:

@@ -1,0 +1,158 @@
+"""Kernels of narrow limits, as fused ones have: they are put what others are, at sizes that they take, and held to what
+they do there.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.core.refusal import read_refusal
+from attnspec.engine.engine import Engine
+from attnspec.engine.summon import summon
+from attnspec.problems.choices import menu_of
+from attnspec.problems.coverage import taken_by
+from attnspec.problems.demand import CALLS, Demand
+from attnspec.problems.domain import domain
+from attnspec.problems.problem import Sizes
+from attnspec.problems.size_plan import SizePlan
+from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.ranges import ranges_of
+from attnspec.record.outcome import Outcome
+from attnspec.trials.covering_cases import openings
+from helpers.subjects import module_of
+from test_sizes import DEMANDS
+
+HEAD = """
+import numpy as np
+def attend(query, key, value, *, causal=False, scale=None):
+    B, H, T, D = query.shape
+    Hkv, S, Dv = value.shape[1:]
+    if query.dtype != np.float16: raise TypeError("float16 only")
+    if D not in (64, 128): raise ValueError(f"head_dim must be 64 or 128, not {{D}}")
+    if Dv != D: raise ValueError("value must be as wide as key")
+    ahead, shift = np.arange(S) - np.arange(T)[:, None], 0
+    {check}
+    scale = D**-0.5 if scale is None else scale
+    query, key, value = (np.repeat(each, H // each.shape[1], 1).astype(np.float32) for each in (query, key, value))
+    logits = query @ key.swapaxes(-1, -2) * np.float32(scale)
+    logits = np.where(ahead <= shift, logits, -np.inf) if causal else logits
+    {more}
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights @ value / weights.sum(-1, keepdims=True)).astype(np.float16)
+"""
+VIOLATED = Verdict.VIOLATED
+target_in = partial(module_of, HEAD)
+
+NARROW = ('if T != S: raise ValueError("as many queries as keys")\n'
+          '    if T % 16: raise ValueError("length must be a multiple of 16")\n'
+          '    if Hkv != H: raise ValueError("heads")')
+LIMITS = Limits(grouped=False, lengths="equal", ties_value_width=True,
+                refuses=tuple(map(read_refusal, ("T % 16 != 0", "S % 64 != 0", "D not in (64, 128)", "B > 40"))))
+
+
+def outcomes_of(target: str, *clauses: str, effort: Effort = Effort.QUICK) -> dict[str, Outcome]:
+    engine = Engine(Plan((target,), clauses, in_process=(target,), effort=effort, dtypes=(DType.FLOAT16,)))
+    return {item.clause: engine.try_item(item) for item in engine.items()}
+
+
+PUT = ("attention.definition", "attention.convex_hull", "attention.rows_are_stochastic", "causal.no_lookahead",
+       "causal.flag_is_mask", "drift.temperature", "numerics.typical_error", "purity.strided_inputs",
+       "scale.explicit", "scale.logits_read_out")
+
+
+def test_a_kernel_of_narrow_limits_is_put_what_others_are(tmp_path: Path) -> None:
+    outcomes = outcomes_of(target_in(tmp_path, NARROW), *PUT)
+    assert {name for name, each in outcomes.items() if each.verdict is not Verdict.HELD} == {"causal.flag_is_mask"}
+    assert outcomes["causal.flag_is_mask"].reason.endswith("takes no mask")
+
+
+def test_a_fault_past_a_tile_is_found_though_few_lengths_are_taken(tmp_path: Path) -> None:
+    wrong = "if T > 128: value = value * (np.arange(S) < S // 128 * 128)[:, None]"
+    [outcome] = outcomes_of(target_in(tmp_path, NARROW, wrong), "attention.definition").values()
+    assert outcome.verdict is VIOLATED
+
+
+def test_a_causal_fault_at_many_keys_is_found(tmp_path: Path) -> None:
+    wrong = "if causal and T > 200: logits[..., 0, 0], logits[..., 1:, 0] = 0, -np.inf"
+    outcomes = outcomes_of(target_in(tmp_path, NARROW, wrong), "attention.definition", "scale.explicit",
+                           "attention.finite", effort=Effort.DEFAULT)
+    assert any(each.verdict is VIOLATED for each in outcomes.values())
+
+
+# Sizes
+
+
+@cache
+def plan(effort: Effort, limits: Limits = LIMITS) -> SizePlan:
+    return SizePlan(DEMANDS, limits, effort, dtype=DType.FLOAT16)
+
+
+@pytest.mark.parametrize("effort", [Effort.QUICK, Effort.DEFAULT])
+def test_every_size_that_is_dealt_is_taken(effort: Effort) -> None:
+    rows = [sizes for demand in DEMANDS for sizes in plan(effort).rows(demand)]
+    assert not {LIMITS.misfit_of(sizes.by_axis) for sizes in rows} - {""}
+    assert {sizes.D for sizes in rows} == {64, 128}
+    assert {sizes.T for sizes in rows} >= {64, 128, 192, 256}
+
+
+def test_a_clause_has_several_sizes_though_the_least_is_dear() -> None:
+    demand = Demand(domain())
+    assert len(plan(Effort.QUICK).rows(demand)) >= 5
+
+
+def test_values_are_as_wide_as_reading_the_weights_takes() -> None:
+    sizes = Demand(domain(), reads=True).fitted(Sizes(1, 1, 1, 256, 256, 16, 16), LIMITS)
+    assert sizes
+    assert (sizes.D, sizes.Dv) == (64, 64)
+    assert CALLS * sizes.Dv >= sizes.S
+
+
+@pytest.mark.parametrize(("lengths", "expected"), [
+    ("more_keys", (16, 64)), ("more_queries", (80, 64)), ("cross", (16, 64)), ("any", (16, 64)), ("self", (64, 64))])
+def test_lengths_stay_as_unequal_as_a_clause_needs_them(lengths: str, expected: tuple[int, int]) -> None:
+    limits = Limits(refuses=tuple(map(read_refusal, ("T % 16 != 0", "S % 64 != 0"))))
+    sizes = Demand(domain(lengths=lengths)).fitted(Sizes(1, 1, 1, 3, 5, 8, 8), limits)  # type: ignore[arg-type]
+    assert sizes
+    assert expected == (sizes.T, sizes.S)
+
+
+def test_ranges_without_a_length_that_is_taken_are_not_asked_for() -> None:
+    narrow, all_of_them = (taken_by(limits, frozenset({"causal"})).bit_count() for limits in (LIMITS, Limits()))
+    assert 0 < narrow < all_of_them / 4
+
+
+def test_of_a_single_keyword_later_cases_have_it_and_have_it_not() -> None:
+    menu = menu_of(domain(sometimes=("causal",)), frozenset({"causal"}), Limits(), Effort.QUICK)
+    assert menu
+    used = ["causal" in menu.recipe(*choices).features for choices in openings(menu, 0, 15)]
+    assert used[0]
+    assert {*used[8:]} == {True, False}
+
+
+# Conventions
+
+
+@pytest.mark.parametrize(("check", "found"), [
+    ("if T % 16 or S % 16: raise ValueError('length')\n    shift = S - T", "bottom_right"),
+    ("if T % 64 or S % 64 or T > S: raise ValueError('length')\n    shift = S - T", "bottom_right"),
+    ("if T % 64 or S % 64 or T > S: raise ValueError('length')", "top_left"),
+    ("if T > 1: raise ValueError('one query')\n    shift = S - T", "bottom_right")])
+def test_alignments_are_probed_at_lengths_that_are_taken(check: str, found: str, tmp_path: Path) -> None:
+    subject = summon(target_in(tmp_path, check), Plan(()))
+    assert probe_conventions(subject, DType.FLOAT16)["causal_alignment"] == found
+
+
+def test_heads_are_probed_at_lengths_that_are_taken(tmp_path: Path) -> None:
+    subject = summon(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
+    assert probe_conventions(subject, DType.FLOAT16)["grouped_heads"] == "repeat"
+
+
+def test_what_overflows_is_asked_at_lengths_that_are_taken(tmp_path: Path) -> None:
+    subject = summon(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
+    assert [each.noun for each in ranges_of(subject, DType.FLOAT16)] == ["logits", "values", "keys"]
+    assert all(each.stands for each in ranges_of(subject, DType.FLOAT16)[:2])
