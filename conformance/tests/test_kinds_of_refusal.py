@@ -17,6 +17,7 @@ from attnspec.core.refusal import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import summon
+from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
@@ -52,6 +53,14 @@ def test_an_axis_is_named_by_its_letter(check: str, refused: list[str], tmp_path
 
 def test_other_letters_name_no_axis(tmp_path: Path) -> None:
     assert not subject(tmp_path, 'if D > 64: raise ValueError("option A or plan X")').refused
+
+
+def test_groups_of_four_and_eight_are_no_refusal_of_groups(tmp_path: Path) -> None:
+    target = target_in(tmp_path, 'if H // Hkv not in (1, 4, 8): raise ValueError(f"group of {H // Hkv} heads")')
+    found = summon(target, Plan(()))
+    assert list(found.refused) == ["G not in (1, 4, 8)"]
+    assert probe_conventions(found, DType.FLOAT32)["grouped_heads"] == "repeat"
+    assert judged(target, "grouped.definition").verdict is Verdict.HELD
 
 
 # Layouts

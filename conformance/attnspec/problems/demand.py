@@ -121,7 +121,7 @@ class Demand:
             return sizes
         domain, is_square = self.domain, self._is_always_square(limits)
         least = {"B": domain.min_batch, "T": domain.min_queries, "S": domain.min_keys, "D": domain.min_width,
-                 "H": domain.min_heads}
+                 "H": domain.min_heads, "G": 2 if domain.grouped == "always" else 1}
         sizes = near(sizes, limits, is_square=is_square, least=least)
         if self._lengths_fit(sizes, limits):
             return sizes

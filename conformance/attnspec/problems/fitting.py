@@ -30,7 +30,7 @@ def near(sizes: Sizes, limits: Limits, *, is_square: bool = False, least: Mappin
         partner = partners.get(axis, "")
         most = max(each.get(name, 1) for each in (least, widths) for name in (axis, partner))
         moved[axis] = limits.nearest(axis, sizes.by_axis[axis], partner=partner, least=most)
-    return replace(sizes, **moved, **_heads(sizes, limits, least.get("H", 1)))
+    return replace(sizes, **moved, **_heads(sizes, limits, least))
 
 
 def partners_of(limits: Limits, *, is_square: bool = False) -> Mapping[str, str]:
@@ -52,10 +52,12 @@ def shortest(spans: Mapping[str, tuple[int, int]], limits: Limits) -> Mapping[st
             for axis, size in least.items()}
 
 
-def _heads(sizes: Sizes, limits: Limits, least: int) -> dict[str, int]:
-    """The nearest numbers of heads that are taken; those that came where these cannot be divided into groups."""
-    heads, group = limits.nearest("H", sizes.H, least=least), limits.nearest("G", sizes.H // sizes.Hkv)
-    return {"H": heads, "Hkv": heads // group} if heads % group == 0 else {"H": sizes.H, "Hkv": sizes.Hkv}
+def _heads(sizes: Sizes, limits: Limits, least: Mapping[str, int]) -> dict[str, int]:
+    """The nearest numbers of heads, and of those in a group, that are taken; more heads where they fill no groups."""
+    group = limits.nearest("G", sizes.H // sizes.Hkv, least=least.get("G", 1))
+    heads = limits.nearest("H", sizes.H, least=least.get("H", 1))
+    kv_heads = -(-heads // group)
+    return {"H": kv_heads * group, "Hkv": kv_heads}
 
 
 def fitted(sizes: Sizes, limits: Limits) -> Sizes:

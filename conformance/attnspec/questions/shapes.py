@@ -23,24 +23,30 @@ from attnspec.questions.asker import (
 )
 
 YES, NO = "yes", "no"
-_ORDERS = {"repeat": np.array([0.0, 0, 1, 1]), "tile": np.array([0.0, 1, 0, 1])}
+KV_HEADS = 2
+_ORDERS = ("repeat", "tile")
 
 
 def heads_read(asker: Asker) -> Reply:
     """Which key/value head each query head reads. A declared limit is set aside: it is asked whether it is one."""
-    seen = asker.without_limits(grouped=True).output(grouped(asker))
-    return which(seen[:, :, 0, 0], _ORDERS)
+    problem = grouped(asker)
+    heads = np.arange(problem.sizes.H)
+    read = dict(zip(_ORDERS, (heads // (len(heads) // KV_HEADS), heads % KV_HEADS), strict=True))
+    return which(asker.without_limits(grouped=True).output(problem)[:, :, 0, 0], read)
 
 
 def grouped(asker: Asker) -> Problem:
-    """Four query heads on two key/value heads, whose values say which of them was read. Raises NotAsked."""
+    """Two query heads, or more if it takes no such groups, on each of two key/value heads, whose values say which of
+    them was read. Raises NotAsked.
+    """
     limits = asker.subject.declaration.limits
     if limits.single_head or (limits.self_attention_only and limits.grouped is False):
         raise NotAsked("it always has as many key/value heads as query heads")
     T, S = asker.lengths(4, 4)
     number, B, D = numpy_dtype(asker.dtype), asker.batch(T, S), asker.width
-    value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, S, D)).astype(number)
-    return Problem(asker.dtype, np.zeros((B, 4, T, D), number), np.zeros((B, 2, S, D), number), value,
+    H = KV_HEADS * limits.nearest("G", 2, least=2)
+    value = np.tile(np.arange(KV_HEADS).reshape(1, KV_HEADS, 1, 1), (B, 1, S, D)).astype(number)
+    return Problem(asker.dtype, np.zeros((B, H, T, D), number), np.zeros((B, KV_HEADS, S, D), number), value,
                    causal=limits.causal_only)
 
 

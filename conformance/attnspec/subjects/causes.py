@@ -99,7 +99,8 @@ class _Search:
         def moved(size: int) -> Mapping[str, int]:
             partners = {second: size for second, first in _TOGETHER.items()
                         if first == axis and second in self.kept and self._are_tied(second)}
-            heads = {"H": size} if axis == "G" and self.start.at("H") % size and "H" not in self.kept else {}
+            plain = self.start.at("H")
+            heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept else {}
             return {axis: size, **partners, **heads}
 
         taken, refused = self._said(axis, moved)

@@ -38,7 +38,7 @@ def _speaks(told: str, problem: Problem | LayerProblem | RotaryProblem, *, is_co
     message = told.partition(": ")[2]
     yield is_code and message.startswith("assert") and bool(_OF_AXES.search(message))
     lengths = {str(size) for axis, size in problem.sizes.by_axis.items() if axis != "B"}
-    yield bool(_OF_SHAPES.search(message) or _NAMED_AXES.search(message))
+    yield bool(_OF_SHAPES.search(message)) or (not is_code and bool(_NAMED_AXES.search(message)))
     yield bool(lengths & set(re.findall(r"\d+", message)))
     parameters = (name for word in problem.keywords for name in (word, *EVERY_KEYWORD[word].parameters))
     yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)

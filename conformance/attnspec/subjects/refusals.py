@@ -189,6 +189,8 @@ def _asked(begun: Begun, optional: Optional) -> Subject:
 def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
+    if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
+        yield from (replace(start, sizes=replace(start.sizes, H=group, Hkv=1)) for group in (4, 8))
     if sizes[optional.half] > 1:
         yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
     if optional.partner:
