@@ -288,7 +288,7 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
                        refused={"grouped heads": "ValueError: no", "cross lengths": "TypeError: no"})
     reason = "the function refuses the inputs that this clause needs (grouped heads: ValueError: no)"
     refusals: list[Outcome | Event] = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
-    lines = told(held(), *refusals, code=0)
+    lines = told(*map(held, ("b.a", "b.b", "b.c")), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
     assert lines[1] == "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"

@@ -23,6 +23,8 @@ from attnspec.problems.size_plan import SizePlan
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import ranges_of
 from attnspec.record.outcome import Outcome
+from attnspec.subjects.interview import Interview
+from attnspec.subjects.starting import start_of
 from attnspec.trials.covering_cases import openings
 from helpers.subjects import module_of
 from test_sizes import DEMANDS
@@ -132,6 +134,45 @@ def test_of_a_single_keyword_later_cases_have_it_and_have_it_not() -> None:
     used = ["causal" in menu.recipe(*choices).features for choices in openings(menu, 0, 15)]
     assert used[0]
     assert {*used[8:]} == {True, False}
+
+
+# Groups of heads
+
+OF_ANY_HEADS = ("attention.definition", "attention.permuting_keys", "causal.alignment", "numerics.huge_logits",
+                "scale.logits_read_out")
+
+
+def test_who_takes_groups_of_four_only_is_put_what_others_are(tmp_path: Path) -> None:
+    target = target_in(tmp_path, "if H != 4 * Hkv: raise ValueError('groups of four heads')\n    shift = S - T")
+    outcomes = outcomes_of(target, *OF_ANY_HEADS)
+    assert {each.verdict for each in outcomes.values()} == {Verdict.HELD}
+    assert probe_conventions(summon(target, Plan(())), DType.FLOAT16)["causal_alignment"] == "bottom_right"
+
+
+def test_what_a_clause_asks_of_groups_stands_where_others_are_taken() -> None:
+    demand = Demand(domain())
+    assert demand.grouping(Limits(grouped=True)) == "no"
+    assert demand.grouping(Limits(grouped=True, refuses=(read_refusal("G != 4"),))) == "maybe"
+
+
+# Where to begin
+
+
+@pytest.mark.parametrize("check", [
+    "if T != 1: raise ValueError('one query')\n    if D != 128: raise ValueError('head_dim of 128')\n"
+    "    if H != 8 * Hkv: raise ValueError('groups of eight heads')",
+    "assert B == 4\n    assert S % 256 == 0 and T % 256 == 0",
+    "if H != 32: raise ValueError('32 heads')\n    if Hkv != 8: raise ValueError('8 key heads')\n"
+    "    if T % 64: raise ValueError('length')"])
+def test_refusals_lead_to_a_problem_that_is_taken(check: str, tmp_path: Path) -> None:
+    outcomes = outcomes_of(target_in(tmp_path, check), "attention.definition", "attention.shape")
+    assert {each.verdict for each in outcomes.values()} == {Verdict.HELD}
+
+
+def test_who_refuses_everything_is_asked_little(tmp_path: Path) -> None:
+    asked = summon(target_in(tmp_path, "raise ValueError('shape')"), Plan(()))
+    assert start_of(Interview(asked, DType.FLOAT16)) is None
+    assert not asked.declaration.limits.refuses
 
 
 # Conventions

@@ -75,6 +75,7 @@ REFUSED = {
     'if D % 8: raise ValueError("head_dim is no multiple of 8")': ["D % 8 ≠ 0"],
     'if D % 16 or D > 128: raise ValueError("head_dim")': ["D % 16 ≠ 0", "D > 128"],
     'if D not in (16, 32, 64, 128): raise ValueError("head_dim")': ["D not in (16, 32, 64, 128)"],
+    'if D % 8 or D > 256: raise ValueError("head_dim")': ["D % 8 ≠ 0", "D > 256"],
     'if D == 96: raise ValueError("head_dim of 96")': ["D = 96"],
     'if Dv > D: raise ValueError("value is wider than key")': ["Dv > D"],
     'if B != 1: raise ValueError("a batch of one")': ["B > 1"],

@@ -9,7 +9,7 @@ from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
-from attnspec.problems.domain import Domain, domain, spelled
+from attnspec.problems.domain import Domain, Grouped, domain, spelled
 from attnspec.problems.fitting import near, partners_of
 from attnspec.problems.problem import Sizes
 
@@ -83,7 +83,7 @@ class Demand:
     def meeting(self, limits: Limits) -> Hashable:
         """What `may_meet` hangs on: the same for demands that may meet the same."""
         domain = self.domain
-        return domain.lengths, domain.grouped, self._is_square(1, 2, limits), self.reads, self.parted
+        return domain.lengths, self.grouping(limits), self._is_square(1, 2, limits), self.reads, self.parted
 
     def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
         """Whether a problem of it can have lengths within these spans of some axes; True where that is not clear."""
@@ -91,7 +91,7 @@ class Demand:
         if self._is_always_square(limits):
             least_t = least_s = max(least_t, least_s)
             most_t = most_s = min(most_t, most_s)
-        is_grouped = self.domain.grouped != "no" and limits.grouped is True
+        is_grouped = self.grouping(limits) != "no" and limits.grouped is True
         groups, values = spans.get("G", _ANY_LENGTH), spans.get("Dv", _ANY_LENGTH)
         return (least_t <= most_t and (is_grouped or groups[0] == 1)
                 and not (self.domain.grouped == "always" and groups[1] == 1)
@@ -100,6 +100,11 @@ class Demand:
                 and not (self.reads and least_s > CALLS * values[1])
                 and (not limits.all_refusals or self._has_taken(spans, limits))
                 and all(spans.get(axis, _ANY_LENGTH)[0] <= MOST_PIECES[axis] for axis in self.parted))
+
+    def grouping(self, limits: Limits) -> Grouped:
+        """Whether query heads share key/value heads: a clause that does not ask for it is put so where it has to be."""
+        is_only_grouped = limits.grouped is True and limits.nearest("G", 1) > 1
+        return "maybe" if self.domain.grouped == "no" and is_only_grouped else self.domain.grouped
 
     def _has_taken(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
         """Whether the subject takes a length within each of these spans."""
@@ -133,7 +138,8 @@ class Demand:
     def _with_heads(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Grouped where the clause wants it, and only where the subject takes it."""
         domain, group, kv_heads = self.domain, sizes.H // sizes.Hkv, sizes.Hkv
-        if domain.grouped == "no" or _refuses_groups(limits) or (domain.grouped == "maybe" and not limits.grouped):
+        grouping = self.grouping(limits)
+        if grouping == "no" or _refuses_groups(limits) or (grouping == "maybe" and not limits.grouped):
             group = 1
         elif domain.grouped == "always":
             group = max(group, 2)
@@ -253,7 +259,7 @@ class Demand:
         is_grouped = sizes.Hkv < sizes.H
         if self.domain.grouped == "always":
             return is_grouped and not _refuses_groups(limits)
-        taken = self.domain.grouped == "maybe" and limits.grouped is True and not _refuses_groups(limits)
+        taken = self.grouping(limits) == "maybe" and limits.grouped is True and not _refuses_groups(limits)
         return not is_grouped or taken
 
 

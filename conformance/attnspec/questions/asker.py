@@ -110,8 +110,14 @@ class Asker:
 
     @property
     def heads(self) -> int:
-        """Two query heads where it can have so many: some libraries treat one otherwise."""
-        return 1 if self.subject.declaration.limits.single_head else 2
+        """Two query heads, or two groups of them, where it can have so many: some libraries treat one otherwise."""
+        limits = self.subject.declaration.limits
+        return 1 if limits.single_head else limits.nearest("H", 2 * self.group)
+
+    @property
+    def group(self) -> int:
+        """Query heads for each key/value head: 1 where it takes that."""
+        return self.subject.declaration.limits.nearest("G", 1)
 
     @property
     def width(self) -> int:
@@ -141,8 +147,9 @@ class Asker:
         first S columns) is the weights.
         """
         B, H, D, number = self.batch(T, S), self.heads, self.width, numpy_dtype(self.dtype)
-        value = np.tile(np.eye(S, D), (B, H, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
-        return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, H, S, D), number), value)
+        Hkv = max(1, H // self.group)
+        value = np.tile(np.eye(S, D), (B, Hkv, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
+        return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, Hkv, S, D), number), value)
 
     def sloped(self, T: int, S: int) -> Problem:
         """As `even`, but each key weighs more than the one before it."""

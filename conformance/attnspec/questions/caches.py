@@ -59,7 +59,7 @@ def _sloped(asker: Asker, T: int, S: int) -> Problem:
     """Of even logits, so that the weights are those of the bias alone."""
     problem = asker.even(T, S)
     number = np.float64 if asker.dtype is DType.FLOAT64 else np.float32
-    return problem.but(alibi_slopes=_SLOPES[: problem.sizes.H].astype(number))
+    return problem.but(alibi_slopes=np.resize(_SLOPES, problem.sizes.H).astype(number))
 
 
 def _weights(slopes: Array, distance: Array) -> Array:

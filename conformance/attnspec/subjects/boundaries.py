@@ -23,18 +23,21 @@ FEW: Mapping[str, tuple[int, ...]] = {
     "D": (1, 8, 24, 33, 64, 96, 128, 256)}
 """The same where each costs a compilation."""
 
-STEPS = (128, 64, 32, 16, 8, 4, 2)
+STEPS = (512, 256, 128, 64, 32, 16, 8, 4, 2)
 LONGEST_LIST = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What was said along an axis: the sizes that are taken and those that are refused. refuses: asks one more."""
+    """What was said along an axis: the sizes that are taken and those that are refused. refuses: asks one more.
+    keeps: whether there is none such, or a known limit keeps it away.
+    """
 
     name: str
     taken: Sequence[int]
     refused: Sequence[int]
     refuses: Callable[[int], bool]
+    keeps: Callable[[int], bool] = lambda _: False
 
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
@@ -72,11 +75,15 @@ class Axis:
 
     def _edge(self, taken: int, refused: int, step: int) -> int:
         """The last multiple of the step that is taken, on the way to one that is refused."""
-        while abs(refused - taken) > step:
-            middle = taken + (refused - taken) // step // 2 * step
-            middle = middle if middle not in (taken, refused) else taken + (step if refused > taken else -step)
+        while (middle := self._between(taken, refused, step)) is not None:
             taken, refused = (taken, middle) if self.refuses(middle) else (middle, refused)
         return taken
+
+    def _between(self, taken: int, refused: int, step: int) -> int | None:
+        """The multiple of the step that lies nearest to the middle, of those that no known limit keeps away."""
+        sizes = range(taken, refused, step if refused > taken else -step)[1:]
+        from_the_middle = sorted(sizes, key=lambda size: abs(2 * size - taken - refused))
+        return next((size for size in from_the_middle if not self.keeps(size)), None)
 
     def _list(self, inner: Sequence[int]) -> Condition:
         """Only those that were taken are, if all in between are refused, too; else those that were refused are not."""

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from itertools import product
 
 from attnspec.core.refusal import Condition, Refusal
+from attnspec.problems.problem import Sizes
 from attnspec.subjects.boundaries import FEW, PLACES, Axis
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import Case, between, differing
 
-MOST_WORK = 16_000_000
-"""Multiply-adds of a problem that is asked on the way, so that a function of plain Python answers it, too."""
+MOST_WORK, TIMES_THE_START = 16_000_000, 16
+"""Multiply-adds of a problem that is asked on the way, so that a function of plain Python answers it, too; or so many
+times those of the problem to start from, where nothing small is taken.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,10 @@ def _needed(interview: Interview, start: Case, end: Case, kept: frozenset[str]) 
 
 _TOGETHER: Mapping[str, str] = {"T": "S", "Dv": "D"}
 """Axes that some functions take only where they are the same, each with the one in whose name both are moved."""
+
+
+def _work(sizes: Sizes) -> int:
+    return sizes.B * sizes.H * sizes.T * sizes.S * (sizes.D + sizes.Dv)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class _Search:
     def _are_tied(self, axis: str) -> bool:
         """Whether a limit keeps this axis equal to its partner."""
         apart = self._at({axis: 2 * self.start.at(axis)})
-        return apart is None or bool(self.interview.subject.refuses(apart.problem(self.interview.dtype)))
+        return self._is_kept(apart)
 
     def _relation(self, axes: frozenset[str]) -> tuple[Condition, ...]:
         """That two axes differ, where that is what matters and not how large they are."""
@@ -106,7 +113,8 @@ class _Search:
         taken, refused = self._said(axis, moved)
         if not taken or not refused:
             return ()
-        found = Axis(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size))).conditions()
+        found = Axis(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
+                     lambda size: self._is_kept(self._at(moved(size)))).conditions()
         sizes = {axis: self.end.at(axis)}
         return found if any(each.holds(sizes) for each in found) else (Condition(axis, "=", self.end.at(axis)),)
 
@@ -119,11 +127,12 @@ class _Search:
 
     def _is_cheap(self, case: Case | None) -> bool:
         """Whether it is small enough, and no limit that is known keeps it from the function."""
-        if case is None:
-            return False
-        sizes = case.sizes
-        work = sizes.B * sizes.H * sizes.T * sizes.S * (sizes.D + sizes.Dv)
-        return work <= MOST_WORK and not self.interview.subject.refuses(case.problem(self.interview.dtype))
+        most = max(MOST_WORK, TIMES_THE_START * _work(self.start.sizes))
+        return case is not None and _work(case.sizes) <= most and not self._is_kept(case)
+
+    def _is_kept(self, case: Case | None) -> bool:
+        """Whether there is no such case, or a known limit keeps it from the function."""
+        return case is None or bool(self.interview.subject.refuses(case.problem(self.interview.dtype)))
 
     def _at(self, places: Mapping[str, int]) -> Case | None:
         """The least case that is refused, moved."""

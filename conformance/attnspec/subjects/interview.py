@@ -10,7 +10,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.problems.problem import LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.plain import STARTS, Case
+from attnspec.subjects.plain import Case
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 
 ON_PURPOSE = frozenset({"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError"})
@@ -93,11 +93,6 @@ class Interview:
         except SubjectRaised as raised:
             return refusal_in(raised, problem, about=about)
         return ""
-
-    def start(self) -> Case | None:
-        """The first plain case that the function takes; None if there is none."""
-        causal = {"causal": True} if self.subject.declaration.limits.causal_only else {}
-        return next((case for sizes in STARTS if self.takes(case := Case(sizes, causal))), None)
 
     def of(self, subject: Subject) -> Interview:
         """The same of the subject within other limits. What was said stands; what a limit kept away was not asked."""

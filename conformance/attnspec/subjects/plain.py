@@ -21,15 +21,6 @@ from attnspec.problems.rotary import RotaryProblem
 PLAIN = Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=16, Dv=16)
 """What any attention takes, or nearly any."""
 
-STARTS = (
-    PLAIN, replace(PLAIN, B=1), replace(PLAIN, B=1, H=1, Hkv=1), replace(PLAIN, D=64, Dv=64),
-    replace(PLAIN, B=1, D=64, Dv=64), replace(PLAIN, D=128, Dv=128), replace(PLAIN, T=128, S=128),
-    Sizes(1, 2, 2, 128, 128, 64, 64), Sizes(1, 1, 1, 128, 128, 128, 128), replace(PLAIN, T=1),
-    Sizes(1, 2, 2, 1, 128, 64, 64), Sizes(1, 1, 1, 1, 128, 128, 128), Sizes(1, 8, 8, 128, 128, 64, 64),
-    Sizes(1, 8, 8, 128, 128, 128, 128), Sizes(1, 32, 8, 128, 128, 128, 128), Sizes(1, 32, 8, 1, 128, 128, 128),
-    Sizes(1, 1, 1, 256, 256, 64, 64), Sizes(1, 1, 1, 256, 256, 128, 128))
-"""Where to begin: nothing is concluded of a function that refuses all of these."""
-
 COORDINATES = ("B", "G", "H", "Dv", "D", "T", "S")
 """What sizes are varied along; Hkv follows from H and G."""
 

@@ -25,6 +25,7 @@ from attnspec.subjects.interview import OF_DTYPES, Interview
 from attnspec.subjects.layouts import with_layouts
 from attnspec.subjects.misfits import WITHOUT_CAUSAL
 from attnspec.subjects.plain import Case, with_keyword
+from attnspec.subjects.starting import start_of
 from attnspec.subjects.subject import Subject, SubjectDied
 
 
@@ -84,7 +85,7 @@ def with_refusals(subject: Subject) -> Subject:
         if (asked := _causal(subject, begun.start, is_on=causal)) is not None:
             for optional in OPTIONAL:
                 subject = _asked(asked.about(subject), optional) if optional.causal is causal else subject
-    return _with_found(subject)
+    return _with_groups(_with_found(subject), begun.start)
 
 
 def limits_without_refusals(subject: Subject) -> Limits:
@@ -133,7 +134,7 @@ class Begun:
 def begin(subject: Subject, dtype: DType) -> Begun | None:
     """An interview at a dtype; None where the function takes no plain problem."""
     interview = Interview(subject, dtype)
-    start = interview.start()
+    start = start_of(interview)
     return Begun(interview, start) if start else None
 
 
@@ -176,7 +177,8 @@ def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
 def _asked(begun: Begun, optional: Optional) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in optional.limits)
-    if is_said or optional.profile in declared.claims or (optional.half == "Hkv" and begun.start.sizes.H == 1):
+    has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.at("G") > 1)
+    if is_said or optional.profile in declared.claims or has_no_half:
         return subject
     words = [begun.interview.lasting(case) for case in _unlike(begun.start, optional)]
     if not words or not all(words) or not begun.interview.takes(begun.start):
@@ -190,7 +192,7 @@ def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
     if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
-        yield from (replace(start, sizes=replace(start.sizes, H=group, Hkv=1)) for group in (4, 8))
+        yield from (replace(start, sizes=replace(start.sizes, H=2 * group, Hkv=2)) for group in (4, 8))
     if sizes[optional.half] > 1:
         yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
     if optional.partner:
@@ -244,6 +246,14 @@ def _settled(begun: Begun, end: Case) -> Begun:
             return begun
         begun = begun.about(narrowed(begun.subject, found))
     return begun
+
+
+def _with_groups(subject: Subject, start: Case) -> Subject:
+    """The subject as one that takes grouped heads, where it was begun with them."""
+    declared = subject.declaration
+    if start.at("G") == 1 or declared.limits.grouped is not None:
+        return subject
+    return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
 
 def _is_promised(subject: Subject, found: Found) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from attnspec.core.nouns import Effort, Kind
 from attnspec.core.sizes import beside, read_sizes
 from attnspec.problems.choices import Menu, menu_of
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import Demand, logits
 from attnspec.problems.domain import ANY_FAMILY, Domain
 from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes
@@ -56,7 +56,9 @@ def _beside(own: Sizes, subject: Subject) -> Sizes:
 
 def _grouped(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
     """With a key/value head for each query head, unless clause and subject speak of grouped ones."""
-    is_grouped = domain.grouped == "always" or (domain.grouped == "maybe" and subject.declaration.limits.grouped)
+    limits = subject.declaration.limits
+    grouping = Demand(domain).grouping(limits)
+    is_grouped = grouping == "always" or (grouping == "maybe" and limits.grouped)
     return sizes if is_grouped else replace(sizes, Hkv=sizes.H)
 
 

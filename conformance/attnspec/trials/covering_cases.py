@@ -159,17 +159,27 @@ def _byte_of(menu: Menu, sizes: Sizes) -> int:
 
 
 def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:
-    """One column a keyword. All together first, then each alone, then the other combinations: any, where there are
-    hardly others, since large sizes come last.
+    """One column a keyword. All together first, then each alone, then the other combinations, again and again. Where
+    there are hardly others, it is then any of them, since large sizes come last; but at many keys of few queries none,
+    of which the causal flag would hide most.
     """
     n = len(menu.optional)
     if not n:
         return []
     # of a single keyword, alone and all together are the same case
     leading = [(True,) * n, *(tuple(place == at for place in range(n)) for at in range(n) if n > 1)]
-    others = [used for used in product((True, False), repeat=n) if used not in leading or n < _HAS_OTHERS]
+    every = list(product((True, False), repeat=n))
+    others, any_of_them = [used for used in every if used not in leading], _deal(every, seed, "any keywords")
     cards = [*leading, *_take(_deal(others, seed, "keywords"), max(0, count - len(leading)))][:count]
+    if n < _HAS_OTHERS:
+        cards[len(every):] = [next(any_of_them) if _are_seen(menu, at) else cards[at]
+                              for at in range(len(every), len(cards))]
     return [[255 * used[place] for used in cards] for place in range(n)]
+
+
+def _are_seen(menu: Menu, at: int) -> bool:
+    """Whether queries see most keys under the causal flag at the size of this opening."""
+    return at < len(menu.shapes) and 2 * menu.shapes[at].T >= menu.shapes[at].S
 
 
 def _lists(menu: Menu) -> Iterator[tuple[str, int]]:

@@ -1,0 +1,63 @@
+"""The plain problem to begin with: one that a function takes. What it refuses leads from usual sizes to others."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+from attnspec.problems.problem import Sizes
+from attnspec.subjects.interview import Interview
+from attnspec.subjects.plain import PLAIN, Case
+
+STARTS = (
+    PLAIN, replace(PLAIN, B=1), replace(PLAIN, B=1, H=1, Hkv=1), replace(PLAIN, D=64, Dv=64),
+    replace(PLAIN, B=1, D=64, Dv=64), replace(PLAIN, D=128, Dv=128), replace(PLAIN, T=128, S=128),
+    Sizes(1, 2, 2, 128, 128, 64, 64), Sizes(1, 1, 1, 128, 128, 128, 128))
+"""What is tried first."""
+
+LENGTHS = ((1, 16), (1, 128), (64, 64), (128, 128), (256, 256), (1, 1))
+WIDTHS = (64, 128, 32, 80, 96, 256)
+HEADS = ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (8, 8), (16, 16), (32, 8), (32, 32))
+BATCHES = (1, 4, 8)
+"""Where one axis, or two that belong together, is moved to: T and S, D and Dv, H and Hkv, B."""
+
+MOST_STEPS = 8
+"""Different refusals that are followed."""
+
+
+def start_of(interview: Interview) -> Case | None:
+    """The first plain case that the function takes; None if none is found: then nothing is concluded of it."""
+    causal = {"causal": True} if interview.subject.declaration.limits.causal_only else {}
+    usual = (Case(sizes, causal) for sizes in STARTS)
+    return next(filter(interview.takes, usual), None) or _led(interview, Case(PLAIN, causal))
+
+
+def _led(interview: Interview, start: Case) -> Case | None:
+    """A case that is taken, on the way of which each refusal is another one than those before: a check was passed."""
+    waiting, met = deque([start]), {_gist(interview.refusal(start))}
+    for _ in range(MOST_STEPS):
+        if not waiting or met == {""}:
+            return None
+        for case in _moves(waiting.popleft()):
+            words = interview.refusal(case)
+            if not words and interview.takes(case):
+                return case
+            if (gist := _gist(words)) not in met:
+                met.add(gist)
+                waiting.append(case)
+    return None
+
+
+def _moves(case: Case) -> Iterator[Case]:
+    sizes = case.sizes
+    yield from (replace(case, sizes=replace(sizes, T=T, S=S)) for T, S in LENGTHS)
+    yield from (replace(case, sizes=replace(sizes, D=width, Dv=width)) for width in WIDTHS)
+    yield from (replace(case, sizes=replace(sizes, H=heads, Hkv=kv_heads)) for heads, kv_heads in HEADS)
+    yield from (replace(case, sizes=replace(sizes, B=batch)) for batch in BATCHES)
+
+
+def _gist(words: str) -> str:
+    """A refusal without numbers."""
+    return re.sub(r"\d+", "", words)
