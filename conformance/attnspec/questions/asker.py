@@ -139,8 +139,9 @@ class Asker:
         return queries, keys
 
     def batch(self, T: int, S: int) -> int:
-        """B: 1, or as many as the least number of scores asks for."""
-        return -(-self.subject.declaration.limits.min_scores // (self.heads * max(T * S, 1)))
+        """B: 1, or as many as the least number of scores asks for, and as are taken."""
+        limits = self.subject.declaration.limits
+        return limits.nearest("B", -(-limits.min_scores // (self.heads * max(T * S, 1))))
 
     def even(self, T: int, S: int) -> Problem:
         """Queries and keys are zero, so all visible keys weigh the same; values are the identity: the output (its
