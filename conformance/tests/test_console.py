@@ -214,6 +214,7 @@ def test_at_a_glance_it_is_said_once_that_nobody_looked_for_causes() -> None:
 
 @pytest.mark.parametrize(("verdict", "sentence", "cause"), [
     (Verdict.ERRORED, "ValueError: head_dim 17 is odd", "it raises ValueError: head_dim … is odd"),
+    (Verdict.ERRORED, "TypeError: got float32, not float16", "it raises TypeError: got float32, not float16"),
     (Verdict.CRASHED, "the process died (SIGABRT)", "the process died (SIGABRT)")])
 def test_what_raises_or_dies_says_so_itself(verdict: Verdict, sentence: str, cause: str) -> None:
     lines = told(failed(evidence=Evidence(sentence, "", "B1"), verdict=verdict))

@@ -182,6 +182,9 @@ def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:
     return max(often, key=lambda cause: (often[cause], first[cause], bool(cause.advice)), default=None)
 
 
+_NUMBER = re.compile(r"\b\d+")  # not that of a name, such as float16
+
+
 def _causes(failure: Outcome) -> tuple[LikelyCause, ...]:
     """What may be behind one failure, the likeliest first. What was not put to the subject has its reason."""
     if failure.evidence:
@@ -191,8 +194,7 @@ def _causes(failure: Outcome) -> tuple[LikelyCause, ...]:
 
 def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     if explained := evidence.explained:
-        says = re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, explained.cause.rstrip("."))
-        yield replace(_named(says), advice=explained.advice)
+        yield replace(_named(_of_its_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
     elif evidence.like:
         yield from (LikelyCause(plainly(each), each.fault, stage=each.stage) for each in evidence.like)
     elif begin := begins(failure):
@@ -204,7 +206,7 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
         yield OF_LAYOUT[failure.clause]
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED
-        yield LikelyCause(_raised(evidence.sentence) if is_error else evidence.sentence.rstrip("."))
+        yield LikelyCause(_raised(failure, evidence.sentence) if is_error else evidence.sentence.rstrip("."))
 
 
 def _named(sentence: str) -> LikelyCause:
@@ -224,9 +226,14 @@ def _needed(located: str) -> list[str]:
     return found["keywords"].split(" or ") if found else []
 
 
-def _raised(sentence: str) -> str:
-    """What an exception has in common with the same one about other shapes."""
-    first = re.sub(r"\d+", "…", sentence.partition("\n")[0].rstrip("."))
+def _of_its_dtype(failure: Outcome, says: str) -> str:
+    """A sentence about a failure without the dtype at which it came."""
+    return re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, says)
+
+
+def _raised(failure: Outcome, sentence: str) -> str:
+    """What an exception has in common with the same one about other shapes, at another dtype."""
+    first = _NUMBER.sub("…", _of_its_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
     return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
 
 
