@@ -156,7 +156,8 @@ def _at_all_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCau
     """A wider arithmetic by the name of its dtype, if it is one, and with one line that declares it at all of them."""
     told = {failure.dtype.value: failure.evidence.explained for failure in failures
             if failure.evidence and failure.evidence.explained}
-    says = cause.says.replace(_ITS_DTYPE, "".join(told)) if len(told) == 1 else cause.says
+    dtypes = [*told] or list(dict.fromkeys(failure.dtype.value for failure in failures))
+    says = cause.says.replace(_ITS_DTYPE, dtypes[0]) if len(dtypes) == 1 else cause.says
     return replace(cause, says=says, declare=together(tuple(told.values())))
 
 
