@@ -161,6 +161,7 @@ def test_what_a_clause_asks_of_groups_stands_where_others_are_taken() -> None:
 @pytest.mark.parametrize("check", [
     "if T != 1: raise ValueError('one query')\n    if D != 128: raise ValueError('head_dim of 128')\n"
     "    if H != 8 * Hkv: raise ValueError('groups of eight heads')",
+    "if T != 1 or D != 128 or H != 8 * Hkv: raise ValueError('only decoding, head_dim of 128, groups of eight')",
     "assert B == 4\n    assert S % 256 == 0 and T % 256 == 0",
     "if H != 32: raise ValueError('32 heads')\n    if Hkv != 8: raise ValueError('8 key heads')\n"
     "    if T % 64: raise ValueError('length')"])
@@ -173,6 +174,19 @@ def test_who_refuses_everything_is_asked_little(tmp_path: Path) -> None:
     asked = summon(target_in(tmp_path, "raise ValueError('shape')"), Plan(()))
     assert start_of(Interview(asked, DType.FLOAT16)) is None
     assert not asked.declaration.limits.refuses
+
+
+def test_who_dies_on_the_way_is_asked_no_more(tmp_path: Path) -> None:
+    target = target_in(tmp_path, "if T != 64: raise ValueError('length')\n    import os\n    os._exit(3)")
+    assert start_of(Interview(summon(target, Plan((target,))), DType.FLOAT16)) is None
+
+
+def test_a_refusal_that_comes_later_is_heard_of_a_narrow_kernel_too(tmp_path: Path) -> None:
+    check = ("if T != 1: raise ValueError('one query')\n    if H != 8 * Hkv: raise ValueError('groups of heads')\n"
+             "    if B == 5: raise ValueError('batch of five')")
+    target = target_in(tmp_path, check)
+    outcomes = outcomes_of(target, *OF_ANY_HEADS, effort=Effort.DEFAULT)
+    assert {each.verdict for each in outcomes.values()} == {Verdict.HELD}
 
 
 # Conventions

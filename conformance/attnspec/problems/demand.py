@@ -10,7 +10,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
 from attnspec.problems.domain import Domain, Grouped, domain, spelled
-from attnspec.problems.fitting import near, partners_of
+from attnspec.problems.fitting import adapted, halved, near, partners_of
 from attnspec.problems.problem import Sizes
 
 MOST_ENTRIES = 2**24
@@ -227,7 +227,7 @@ class Demand:
                 return fitted
             if fitted is None and not limits.all_refusals:
                 return None
-            sizes = _halved(sizes, fitted or sizes)
+            sizes = halved(sizes, fitted or sizes)
         return None
 
     def takes(self, sizes: Sizes, limits: Limits) -> bool:
@@ -278,16 +278,6 @@ def logits(sizes: Sizes) -> int:
     return sizes.B * sizes.H * sizes.T * sizes.S
 
 
-def _halved(sizes: Sizes, fitted: Sizes) -> Sizes:
-    """The sizes with half of what costs most once they are fitted: heads before lengths, lengths before widths."""
-    axes = {"B": 8 * fitted.B, "Hkv": 8 * fitted.Hkv, "T": fitted.T, "S": fitted.S, "D": fitted.D, "Dv": fitted.Dv}
-    name = max(axes, key=lambda each: axes[each] if getattr(sizes, each) > 1 else 0)
-    half = max(1, getattr(sizes, name) // 2)
-    if name == "Hkv":
-        return replace(sizes, Hkv=half, H=half * (sizes.H // sizes.Hkv))
-    return replace(sizes, **{name: half})
-
-
 def _features(sizes: Sizes) -> int:
     """The width of the model of a layer with these heads."""
     return sizes.H * max(sizes.D, sizes.Dv)
@@ -301,17 +291,3 @@ def _is_drawn(sizes: Sizes) -> bool:
 
 def _refuses_groups(limits: Limits) -> bool:
     return limits.grouped is False or limits.single_head or limits.self_attention_only
-
-
-def adapted(sizes: Sizes, limits: Limits) -> Sizes:
-    """These sizes within what the subject can take: one head, wide enough heads, values as wide as keys, a batch large
-    enough.
-    """
-    if limits.single_head:
-        sizes = replace(sizes, H=1, Hkv=1)
-    least = limits.min_head_width
-    sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
-    sizes = replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
-    sizes = near(sizes, limits)
-    missing = -(-limits.min_scores // max(1, logits(sizes)))
-    return replace(sizes, B=sizes.B * missing) if missing > 1 else sizes

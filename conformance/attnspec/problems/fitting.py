@@ -28,8 +28,8 @@ def near(sizes: Sizes, limits: Limits, *, is_square: bool = False, least: Mappin
     moved = {}
     for axis in ("B", "T", "S", "D", "Dv"):
         partner = partners.get(axis, "")
-        most = max(each.get(name, 1) for each in (least, widths) for name in (axis, partner))
-        moved[axis] = limits.nearest(axis, sizes.by_axis[axis], partner=partner, least=most)
+        lowest = max(each.get(name, 1) for each in (least, widths) for name in (axis, partner))
+        moved[axis] = limits.nearest(axis, sizes.by_axis[axis], partner=partner, least=lowest)
     return replace(sizes, **moved, **_heads(sizes, limits, least))
 
 
@@ -73,3 +73,27 @@ def fitted(sizes: Sizes, limits: Limits) -> Sizes:
     if limits.lengths == "no_more_queries" and sizes.T > sizes.S:
         sizes = replace(sizes, T=sizes.S, S=sizes.T)
     return sizes
+
+
+def adapted(sizes: Sizes, limits: Limits) -> Sizes:
+    """These sizes within what the subject can take: one head, wide enough heads, values as wide as keys, a batch large
+    enough.
+    """
+    if limits.single_head:
+        sizes = replace(sizes, H=1, Hkv=1)
+    least = limits.min_head_width
+    sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
+    sizes = replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
+    sizes = near(sizes, limits)
+    missing = -(-limits.min_scores // max(1, sizes.B * sizes.H * sizes.T * sizes.S))
+    return replace(sizes, B=sizes.B * missing) if missing > 1 else sizes
+
+
+def halved(sizes: Sizes, fitted: Sizes) -> Sizes:
+    """The sizes with half of what costs most once they are fitted: heads before lengths, lengths before widths."""
+    axes = {"B": 8 * fitted.B, "Hkv": 8 * fitted.Hkv, "T": fitted.T, "S": fitted.S, "D": fitted.D, "Dv": fitted.Dv}
+    name = max(axes, key=lambda each: axes[each] if getattr(sizes, each) > 1 else 0)
+    half = max(1, getattr(sizes, name) // 2)
+    if name == "Hkv":
+        return replace(sizes, Hkv=half, H=half * (sizes.H // sizes.Hkv))
+    return replace(sizes, **{name: half})

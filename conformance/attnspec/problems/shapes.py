@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
-from attnspec.problems.demand import Demand, adapted
+from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
-from attnspec.problems.fitting import near
+from attnspec.problems.fitting import adapted, near
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import SIMPLEST, SizePlan
 

@@ -41,7 +41,7 @@ class Axis:
 
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
-        if len(self.taken) == 1 and not self.refuses(twice := 2 * self.taken[0]):
+        if len(self.taken) == 1 and self._takes(twice := 2 * self.taken[0]):
             return replace(self, taken=(*self.taken, twice)).conditions()
         least, most = min(self.taken), max(self.taken)
         inner = [size for size in self.refused if least < size < most]
@@ -56,9 +56,12 @@ class Axis:
     def _step(self) -> int:
         """The largest step of which all that is taken is a multiple, unless half a step further is taken as well."""
         step = next((step for step in STEPS if all(size % step == 0 for size in self.taken)), 1)
-        while step > 1 and not self.refuses(min(self.taken) + step // 2):
+        while step > 1 and self._takes(min(self.taken) + step // 2):
             step //= 2
         return step
+
+    def _takes(self, size: int) -> bool:
+        return not self.keeps(size) and not self.refuses(size)
 
     def _ends(self, step: int) -> Iterator[Condition]:
         """Refused from a size on, upwards and downwards, among the multiples of a step."""

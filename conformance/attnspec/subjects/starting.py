@@ -6,10 +6,13 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, product
 
+from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import PLAIN, Case
+from attnspec.subjects.subject import SubjectDied
 
 STARTS = (
     PLAIN, replace(PLAIN, B=1), replace(PLAIN, B=1, H=1, Hkv=1), replace(PLAIN, D=64, Dv=64),
@@ -23,6 +26,9 @@ HEADS = ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (8, 8), (16, 16), (32, 
 BATCHES = (1, 4, 8)
 """Where one axis, or two that belong together, is moved to: T and S, D and Dv, H and Hkv, B."""
 
+TOGETHER = ((1, 128), (128, 128)), (64, 128), ((8, 1), (8, 8), (32, 8))
+"""T and S, D, H and Hkv that are tried in one, as some check them in one."""
+
 MOST_STEPS = 8
 """Different refusals that are followed."""
 
@@ -30,8 +36,14 @@ MOST_STEPS = 8
 def start_of(interview: Interview) -> Case | None:
     """The first plain case that the function takes; None if none is found: then nothing is concluded of it."""
     causal = {"causal": True} if interview.subject.declaration.limits.causal_only else {}
-    usual = (Case(sizes, causal) for sizes in STARTS)
-    return next(filter(interview.takes, usual), None) or _led(interview, Case(PLAIN, causal))
+    usual = [Case(sizes, causal) for sizes in STARTS]
+    moved = (replace(case, sizes=fitted(case.sizes, interview.subject.declaration.limits)) for case in usual)
+    if taken := next(filter(interview.takes, chain(usual, moved)), None):
+        return taken
+    try:
+        return _led(interview, usual[0])
+    except SubjectDied:  # the clauses say how
+        return None
 
 
 def _led(interview: Interview, start: Case) -> Case | None:
@@ -56,6 +68,8 @@ def _moves(case: Case) -> Iterator[Case]:
     yield from (replace(case, sizes=replace(sizes, D=width, Dv=width)) for width in WIDTHS)
     yield from (replace(case, sizes=replace(sizes, H=heads, Hkv=kv_heads)) for heads, kv_heads in HEADS)
     yield from (replace(case, sizes=replace(sizes, B=batch)) for batch in BATCHES)
+    yield from (replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
+                for (T, S), width, (heads, kv_heads) in product(*TOGETHER))
 
 
 def _gist(words: str) -> str:
