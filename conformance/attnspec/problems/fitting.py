@@ -33,6 +33,19 @@ def near(sizes: Sizes, limits: Limits, *, is_square: bool = False, least: Mappin
     return replace(sizes, **moved, **_heads(sizes, limits, least))
 
 
+def lengths_near(T: int, S: int, limits: Limits) -> tuple[int, int]:
+    """The nearest numbers of queries and keys that are taken, of which the same is the larger."""
+    partners = partners_of(limits)
+    queries, keys = (limits.nearest(axis, size, partner=partners.get(axis, "")) for axis, size in (("T", T), ("S", S)))
+    if T < S and queries >= keys:
+        keys = limits.nearest("S", queries + 1, least=queries + 1)
+    if T > S and queries <= keys:
+        queries = limits.nearest("T", keys + 1, least=keys + 1)
+    if limits.lengths == "no_more_queries" and T <= S and queries > keys:
+        keys = limits.nearest("S", queries, least=queries)
+    return queries, keys
+
+
 def partners_of(limits: Limits, *, is_square: bool = False) -> Mapping[str, str]:
     """By axis, the other one that must be as long."""
     lengths = {"T": "S", "S": "T"} if is_square or limits.ties_lengths else {}

@@ -13,38 +13,11 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Verdict
+from attnspec.problems.fitting import lengths_near
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.call import Call
-from attnspec.subjects.callee import Callee
+from attnspec.questions.differentiated import Gradients, gradients
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
-
-Gradients = tuple[Array, ...]
-
-
-def gradients(subject: Subject, problem: Problem, rows: Array) -> Gradients | None:
-    """The gradient of the sum of some rows of the output with respect to query, key and value, as they are handed over:
-    (B,·,L,·), of a layer (B,L,M). rows: (T,) bool. None where the output has none: the subject computes without.
-
-    Raises SubjectRaised, UnusableAnswer; ValueError where the subject refuses the problem.
-    """
-    return replace(subject, callee=_Differentiated(subject.callee, rows)).answer(problem).gradients
-
-
-@dataclass(frozen=True, slots=True)
-class _Differentiated:
-    """A callee that is asked for gradients with every answer. rows: of the output, (T,) bool."""
-
-    callee: Callee
-    rows: Array
-
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
-        """The answer with gradients; rows (T,)."""
-        return self.callee.perform(call, self.rows if rows is None else rows)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
-        return getattr(self.callee, name)
-
 
 _LAID_OUT: Mapping[Form, str] = {Form.PACKED: "its sequences stand one behind the other",
                                  Form.PAGED: "its keys and values stand in pages"}
@@ -127,16 +100,7 @@ class Asker:
 
     def lengths(self, T: int, S: int) -> tuple[int, int]:
         """The nearest numbers of queries and keys that the subject takes, of which the same is the larger."""
-        limits = self.subject.declaration.limits
-        partner = {"T": "S", "S": "T"} if limits.ties_lengths else {"T": "", "S": ""}
-        queries, keys = (limits.nearest(axis, size, partner=partner[axis]) for axis, size in (("T", T), ("S", S)))
-        if T < S and queries >= keys:
-            keys = limits.nearest("S", queries + 1, least=queries + 1)
-        if T > S and queries <= keys:
-            queries = limits.nearest("T", keys + 1, least=keys + 1)
-        if limits.lengths == "no_more_queries" and T <= S and queries > keys:
-            keys = limits.nearest("S", queries, least=queries)
-        return queries, keys
+        return lengths_near(T, S, self.subject.declaration.limits)
 
     def batch(self, T: int, S: int) -> int:
         """B: 1, or as many as the least number of scores asks for, and as are taken."""
@@ -151,6 +115,10 @@ class Asker:
         Hkv = max(1, H // self.group)
         value = np.tile(np.eye(S, D), (B, Hkv, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
         return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, Hkv, S, D), number), value)
+
+    def even_near(self, T: int, S: int) -> Problem:
+        """As `even`, of the nearest lengths that the subject takes."""
+        return self.even(*self.lengths(T, S))
 
     def sloped(self, T: int, S: int) -> Problem:
         """As `even`, but each key weighs more than the one before it."""

@@ -73,7 +73,7 @@ def _answer(convention: str, reply: Reply) -> str:
 
 def _hidden_rows(asker: Asker) -> Mapping[str, str]:
     """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys differ."""
-    problem, found = asker.even(*asker.lengths(4, 4)), dict[str, str]()
+    problem, found = asker.even_near(4, 4), dict[str, str]()
     for form in ("mask", "bias", "key_lengths"):
         found |= _found(f"hidden_row.{form}", partial(hidden_row, asker, form, problem))
     return {"hidden_row": next(iter(found.values())), **found} if found else {}

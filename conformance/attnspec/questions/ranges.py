@@ -129,12 +129,12 @@ def _logits(asker: _Exactly) -> list[float]:
 
 
 def _root(asker: _Exactly) -> float:
-    return math.sqrt(asker.subject.scale_width(asker.even(*asker.lengths(KEYS, KEYS))))
+    return math.sqrt(asker.subject.scale_width(asker.even_near(KEYS, KEYS)))
 
 
 def _stands_logit(asker: _Exactly, logit: float) -> bool:
     """One key has this logit, the others have 0."""
-    problem, product = asker.even(*asker.lengths(KEYS, KEYS)), logit * _root(asker)
+    problem, product = asker.even_near(KEYS, KEYS), logit * _root(asker)
     share = 2.0 ** math.ceil(math.log2(product) / 2)
     problem.query[..., 0], problem.key[..., 0, 0] = share, product / share
     weights = softmax(np.array([[logit, *np.zeros(problem.sizes.S - 1)]]))[0]
@@ -144,14 +144,14 @@ def _stands_logit(asker: _Exactly, logit: float) -> bool:
 
 def _stands_value(asker: _Exactly, value: float) -> bool:
     """All keys weigh the same, and all values are this one."""
-    problem = asker.even(*asker.lengths(KEYS, KEYS))
+    problem = asker.even_near(KEYS, KEYS)
     return _is_near(asker.last(problem.but(value=np.full_like(problem.value, value))) / value, np.ones(1))
 
 
 def _stands_keys(asker: _Exactly, keys: float) -> bool:
     """So many keys weigh the same, and all values are one."""
     S = int(keys)
-    problem = asker.even(*asker.lengths(S if _is_square(asker.subject.declaration.limits) else 1, S))
+    problem = asker.even_near(S if _is_square(asker.subject.declaration.limits) else 1, S)
     return _is_near(asker.last(problem.but(value=np.ones_like(problem.value))), np.ones(1))
 
 

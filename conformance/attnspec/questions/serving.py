@@ -73,7 +73,7 @@ def _causal(asker: Asker) -> Reply:
 
 def beyond_length(asker: Asker) -> Reply:
     """Zeros, or anything else."""
-    problem = asker.even(*asker.lengths(ALL, ALL))
+    problem = asker.even_near(ALL, ALL)
     seen = asker.output(problem.but(query_lengths=np.full(problem.sizes.B, 2, np.int32)))[:, :, 2:]
     return Reply("zeros" if (seen == 0).all() else "unspecified", shown(seen))
 
@@ -147,7 +147,7 @@ def _lse(asker: Asker, problem: Problem) -> Array:
 
 def lse_base(asker: Asker) -> Reply:
     """The logarithm of the number of keys tells the base."""
-    problem = asker.even(*asker.lengths(ALL, ALL))
+    problem = asker.even_near(ALL, ALL)
     seen, S = _lse(asker, problem), problem.sizes.S
     known = {"natural": np.log(S), "two": np.log2(S)}
     name = next((name for name, number in known.items() if is_close(seen, np.full_like(seen, number))), OTHER)
@@ -160,7 +160,7 @@ def lse_of_hidden_row(asker: Asker) -> Reply:
     form = next((name for name in ("mask", "bias", "key_lengths") if name in taken), "")
     if not form:
         raise NotAsked("nothing hides all keys of a row")
-    problem = asker.even(*asker.lengths(ALL, ALL))
+    problem = asker.even_near(ALL, ALL)
     seen = _lse(asker, without_row(asker, problem, form))[:, :, min(ROW, problem.sizes.T - 1)]
     known = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
     name = next((name for name, number in known.items() if (seen == number).all()), "unspecified")

@@ -53,8 +53,13 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
 
     @property
     def gist(self) -> str:
-        """The summary without numbers: what it has in common with the same refusal of other shapes."""
-        return re.sub(r"\d+", "", self.summary)
+        """What the summary has in common with the same refusal of other shapes."""
+        return gist_of(self.summary)
+
+
+def gist_of(words: str) -> str:
+    """The words of an exception without numbers."""
+    return re.sub(r"\d+", "", words)
 
 
 class SubjectDied(Exception):  # noqa: N818  (named for what happened; it is no error of ours)

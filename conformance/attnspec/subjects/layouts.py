@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from attnspec.core.declaration import Limits
 from attnspec.problems.problem import Array, Problem
+from attnspec.problems.views import heads_last, with_gaps
 from attnspec.subjects.interview import OF_LAYOUTS, Interview
 from attnspec.subjects.misfits import GAPS, STRIDED, is_contiguous
 from attnspec.subjects.plain import Case
@@ -24,18 +23,8 @@ class Layout:
     within: Callable[[Limits], Limits]
 
 
-def _heads_last(array: Array) -> Array:
-    """(B,H,T,D) as a view of memory that lies (B,T,H,D)."""
-    return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
-
-
-def _with_gaps(array: Array) -> Array:
-    """The array, of any shape, as every other entry of a memory that is twice as long."""
-    return np.stack([array, array], axis=-1)[..., 0]
-
-
-LAYOUTS = (Layout(STRIDED, _heads_last, lambda limits: replace(limits, contiguous=True)),
-           Layout(GAPS, _with_gaps, lambda limits: replace(limits, contiguous_features=True)))
+LAYOUTS = (Layout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
+           Layout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
 
 
 def with_layouts(interview: Interview, start: Case) -> Subject:

@@ -9,14 +9,14 @@ registered subject takes stands in its manifest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import OFF
 from attnspec.core.narrowing import limits_saying, narrowed_by
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.refusal import read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
@@ -31,25 +31,25 @@ from attnspec.subjects.subject import Subject, SubjectDied
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """What an attention need not take: by how its sizes differ from plain ones, the limit of those that refuse it, and
-    its profile. half: the axis that is half as long as its partner; the other way to have it so is to double that one.
+    """What an attention need not take: by how its sizes differ from plain ones, how that is refused, and its profile.
+    half: the axis that is half as long as its partner; the other way to have it so is to double that one.
     """
 
     name: str
     half: str
-    limits: Mapping[str, Any]
+    refusal: str
     partner: str = ""
     causal: bool = False
     profile: str = ""
 
 
 OPTIONAL = (
-    Optional("grouped heads (Hkv < H)", "Hkv", {"grouped": False}, profile="grouped"),
-    Optional("values of another width (Dv ≠ D)", "Dv", {"ties_value_width": True}, "D"),
-    Optional("T ≠ S", "T", {"lengths": "equal"}, "S"),
-    Optional("T > S", "S", {"lengths": "no_more_queries"}, "T"),
-    Optional("causal with T ≠ S", "T", {"causal_lengths": "equal"}, "S", causal=True),
-    Optional("causal with T > S", "S", {"causal_lengths": "no_more_queries"}, "T", causal=True),
+    Optional("grouped heads (Hkv < H)", "Hkv", "Hkv < H", profile="grouped"),
+    Optional("values of another width (Dv ≠ D)", "Dv", "Dv ≠ D", "D"),
+    Optional("T ≠ S", "T", "T ≠ S", "S"),
+    Optional("T > S", "S", "T > S", "T"),
+    Optional("causal with T ≠ S", "T", "causal with T ≠ S", "S", causal=True),
+    Optional("causal with T > S", "S", "causal with T > S", "T", causal=True),
 )
 
 FAR = (
@@ -73,11 +73,10 @@ def with_refusals(subject: Subject) -> Subject:
     """The subject with a limit for everything that it refuses clearly and has not promised."""
     if subject.declaration.kind is Kind.LAYER:
         return subject
-    subject = _always_causal(subject)
-    begun = _begun(subject)
+    begun = _begun(subject) or _always_causal(subject)
     if begun is None:
         return subject
-    subject = _without_refused_dtypes(subject, begun.start)
+    subject = _without_refused_dtypes(begun.subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
     subject = with_layouts(begun.interview.of(subject), begun.start)
@@ -91,8 +90,8 @@ def with_refusals(subject: Subject) -> Subject:
 def limits_without_refusals(subject: Subject) -> Limits:
     """The limits that the subject would have, had it refused nothing."""
     limits = subject.declaration.limits
-    asked = {name for optional in OPTIONAL if optional.name in subject.refused for name in optional.limits}
-    found = asked | limits_saying(subject.refused)
+    asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused}
+    found = limits_saying({*subject.refused, *asked})
     return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
                    **{name: getattr(Limits(), name) for name in found})
 
@@ -155,16 +154,17 @@ def _begun(subject: Subject) -> Begun | None:
     return next(filter(None, (begin(subject, dtype) for dtype in subject.declaration.dtypes)), None)
 
 
-def _always_causal(subject: Subject) -> Subject:
-    """The subject as one that is always causal, where it takes plain problems with the causal flag only and says so."""
+def _always_causal(subject: Subject) -> Begun | None:
+    """The same of a subject that takes plain problems with the causal flag only, and says so: it is always causal."""
     limits = subject.declaration.limits
-    if limits.causal_only or "causal" not in subject.declaration.keywords or _begun(subject):
-        return subject
+    if limits.causal_only or "causal" not in subject.declaration.keywords:
+        return None
     declared = replace(subject.declaration, limits=replace(limits, causal_only=True))
     begun = _begun(replace(subject, declaration=declared))
     words = begun and begun.interview.of(subject).refusal_now(Case(begun.start.sizes), about=_OF_CAUSAL)
-    refused = {**subject.refused, WITHOUT_CAUSAL: words or ""}
-    return replace(subject, declaration=declared, refused=refused) if words else subject
+    if not begun or not words:
+        return None
+    return begun.about(replace(begun.subject, refused={**subject.refused, WITHOUT_CAUSAL: words}))
 
 
 def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
@@ -176,14 +176,15 @@ def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
 
 def _asked(begun: Begun, optional: Optional) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
-    is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in optional.limits)
+    own = limits_saying({optional.refusal})
+    is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in own)
     has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.at("G") > 1)
     if is_said or optional.profile in declared.claims or has_no_half:
         return subject
     words = [begun.interview.lasting(case) for case in _unlike(begun.start, optional)]
     if not words or not all(words) or not begun.interview.takes(begun.start):
         return subject
-    limits = replace(declared.limits, **optional.limits)
+    limits = narrowed_by(declared.limits, (read_refusal(optional.refusal),))
     return replace(subject, declaration=replace(declared, limits=limits),
                    refused={**subject.refused, optional.name: words[0]})
 

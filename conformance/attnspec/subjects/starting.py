@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +9,7 @@ from itertools import chain, product
 
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
+from attnspec.subjects.call import gist_of
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.subject import SubjectDied
@@ -50,7 +50,7 @@ def start_of(interview: Interview) -> Case | None:
 
 def _led(interview: Interview, start: Case) -> Case | None:
     """A case that is taken, on the way of which each refusal is another one than those before: a check was passed."""
-    waiting, met = deque([start]), {_gist(interview.refusal(start))}
+    waiting, met = deque([start]), {gist_of(interview.refusal(start))}
     for _ in range(MOST_STEPS):
         if not waiting or met == {""}:
             return None
@@ -58,7 +58,7 @@ def _led(interview: Interview, start: Case) -> Case | None:
             words = interview.refusal(case)
             if not words and interview.takes(case):
                 return case
-            if (gist := _gist(words)) not in met:
+            if (gist := gist_of(words)) not in met:
                 met.add(gist)
                 waiting.append(case)
     return None
@@ -72,8 +72,3 @@ def _moves(case: Case) -> Iterator[Case]:
     yield from (replace(case, sizes=replace(sizes, B=batch)) for batch in BATCHES)
     yield from (replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
                 for (T, S), width, (heads, kv_heads) in product(*TOGETHER))
-
-
-def _gist(words: str) -> str:
-    """A refusal without numbers."""
-    return re.sub(r"\d+", "", words)

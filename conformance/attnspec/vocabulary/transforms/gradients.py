@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.problems.problem import Array
+from attnspec.problems.views import heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 
@@ -33,23 +33,10 @@ def lay_out_grad(posed: Attention, *, layout: Literal["strided", "transposed"]) 
     grad = posed.one.grad_output
     if grad is None:
         raise NoClaim("the output has no gradient")
-    laid = {"strided": _with_gaps, "transposed": _heads_last}[layout](grad)
+    laid = {"strided": with_gaps, "transposed": heads_last}[layout](grad)
     if laid.flags.c_contiguous:
         raise NoClaim("an array of these sizes has one layout")
     return replace(posed.but(grad_output=laid), fresh=True)
-
-
-def _with_gaps(array: Array) -> Array:
-    """(B,H,T,Dv) as every other entry, along every axis, of a memory twice as long."""
-    memory = np.zeros([2 * length for length in array.shape], array.dtype)
-    view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
-    view[...] = array
-    return view
-
-
-def _heads_last(array: Array) -> Array:
-    """(B,H,T,Dv) as a view of memory that lies (B,T,H,Dv)."""
-    return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
 
 
 def share_bias(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from attnspec.problems.problem import Array
+from attnspec.problems.views import heads_last, with_gaps
 from attnspec.vocabulary.hints import DrawnSeed
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn
@@ -43,25 +44,12 @@ def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broad
     do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0. No claim where
     arrays of such sizes can lie in one way only.
     """
-    view = {"strided": _with_gaps, "transposed": _heads_last, "broadcast": _one_head}[layout]
+    view = {"strided": with_gaps, "transposed": heads_last, "broadcast": _one_head}[layout]
     arrays = {name: getattr(posed.one, name) for name in ARRAYS}
     laid = {name: view(array) for name, array in arrays.items() if array is not None and array.ndim == FULL}
     if layout != "broadcast" and all(array.flags.c_contiguous for array in laid.values()):
         raise NoClaim("arrays of these sizes have one layout")
     return replace(posed.but(**laid), fresh=True)
-
-
-def _with_gaps(array: Array) -> Array:
-    """The array, of any shape, as every other entry, along every axis, of a memory twice as long."""
-    memory = np.zeros([2 * length for length in array.shape], array.dtype)
-    view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
-    view[...] = array
-    return view
-
-
-def _heads_last(array: Array) -> Array:
-    """(B,H,T,D) and its like as a view of memory that lies (B,T,H,D)."""
-    return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
 
 
 def _one_head(array: Array) -> Array:
