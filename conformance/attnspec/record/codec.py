@@ -32,9 +32,12 @@ NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -ma
 
 def encode(thing: object) -> Json:
     """What `json.dumps(..., allow_nan=False)` takes. Raises TypeError for what no record may hold."""
+    if type(thing) in _AS_THEY_ARE:  # most of a record
+        return thing
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return {each.name: encode(getattr(thing, each.name)) for each in dataclasses.fields(thing)
-                if not (is_brief(type(thing)) and getattr(thing, each.name) == each.default)}
+        brief = is_brief(type(thing))
+        return {name: encode(getattr(thing, name)) for name, default in _fields(type(thing))
+                if not (brief and getattr(thing, name) == default)}
     if isinstance(thing, Mapping):
         return {str(encode(key)): encode(value) for key, value in thing.items()}
     if isinstance(thing, (tuple, list)):
@@ -42,6 +45,15 @@ def encode(thing: object) -> Json:
     if isinstance(thing, (frozenset, set)):
         return sorted(encode(each) for each in thing)
     return _encode_plain(thing)
+
+
+_AS_THEY_ARE = frozenset({str, bool, int, type(None)})
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[tuple[str, object], ...]:
+    """The fields of a dataclass, each with its default."""
+    return tuple((each.name, each.default) for each in dataclasses.fields(kind))
 
 
 def is_brief(kind: type) -> bool:

@@ -16,11 +16,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from attnspec.runner.jobs import plan_of
 
@@ -69,17 +69,26 @@ class Guard:
             self._set_at = now
             faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Hold the judge to its time, from a thread that needs no interpreter lock."""
         for file in (self._trace, self._stderr):
             file.truncate(0)
         self._set_at = -math.inf
         self.drop_crumb("")
         try:
-            return (yield)
+            _carry_out(item, nextitem)
         finally:
             faulthandler.cancel_dump_traceback_later()
+        return True
+
+
+def _carry_out(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What pytest does with an item; the controller is not told of phases that say nothing, most of what it is told."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or report.failed:
+            item.ihook.pytest_runtest_logreport(report=report)
 
 
 def _live(beat: Path) -> None:
