@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from attnspec.core.nouns import Level
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.failing_case import judged
 from attnspec.faults.fault import Stage
@@ -45,9 +46,10 @@ class Alone:
         """The diagnosis with what a new process says, where no fault or one with a memory is like the failure.
 
         anew: diagnoses the case once more; asked where it fails by itself and a fault with a memory was named.
+        A recommendation is not worth a new process.
         """
         is_of_memory = any(each.stage == Stage.STATE.value for each in diagnosis.like)
-        if not self._left or not isinstance(self.subject.callee, Hosted) or (diagnosis.like and not is_of_memory):
+        if not self._may_ask(trial) or (diagnosis.like and not is_of_memory):
             return diagnosis
         if self._holds(trial, Recipe.parse(evidence.recipe)):
             self._known |= {evidence.begins} if not diagnosis.like else set()
@@ -57,6 +59,10 @@ class Alone:
             return diagnosis
         self.subject.callee.forget()
         return anew()
+
+    def _may_ask(self, trial: Trial) -> bool:
+        is_must = trial.check.clause.level is Level.MUST
+        return is_must and bool(self._left) and isinstance(self.subject.callee, Hosted)
 
     def _holds(self, trial: Trial, recipe: Recipe) -> bool:
         self.subject.callee.forget()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from attnspec.core.nouns import Effort, Level
 from attnspec.diagnosis.whereabouts import Place
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.pictures import drawn_of, drawn_with_room
+from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.judging import Tally, Violated
@@ -46,3 +49,14 @@ def placed(trial: Trial, evidence: Evidence, place: Place) -> Evidence:
     except Exception:  # a help, as the diagnosis is
         return located
     return replace(located, pictures=drawn.pictures, caption=drawn.caption) if drawn.pictures else located
+
+
+def is_worth_explaining(trial: Trial, evidence: Evidence) -> bool:
+    """Whether faults are looked for that are like a failure.
+
+    What may be is no fault, a recommendation is explained at the main dtype, and of a large case each fault would cost
+    as much as the case.
+    """
+    level = trial.check.clause.level
+    is_minor = level is Level.MAY or (level is Level.SHOULD and bool(trial.sample))
+    return not is_minor and work(Recipe.parse(evidence.recipe).sizes) <= MOST[Effort.THOROUGH]

@@ -20,16 +20,14 @@ from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.asked import as_put
-from attnspec.engine.evidence import evidence_of, evidence_of_end, placed, why_no_claim
+from attnspec.engine.evidence import evidence_of, evidence_of_end, is_worth_explaining, placed, why_no_claim
 from attnspec.engine.known_failures import listed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
-from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
@@ -233,10 +231,7 @@ class SubjectRun:
         evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
-        # what is only recommended is no fault; of a large case each fault would cost as much as the case
-        is_large = work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]
-        is_brief = trial.is_glance and not self.plan.diagnosed
-        if is_brief or trial.check.clause.level is Level.MAY or is_large:
+        if (trial.is_glance and not self.plan.diagnosed) or not is_worth_explaining(trial, evidence):
             return evidence
         try:
             return self._explained(trial, evidence, place)
