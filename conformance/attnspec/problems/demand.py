@@ -40,7 +40,8 @@ class Demand:
     """The problems of a clause, and how they are looked at. Clauses that ask the same are dealt the same sizes.
 
     reads: whether weights are read out through the values.  parted: the axes along which a run takes a problem apart.
-    runs: how many runs a case has.  projects: whether the subject is a layer, whose projections cost, too.
+    runs: how many runs a case has.  passes: 2 where gradients are compared, which a call back through the function gives.
+    projects: whether the subject is a layer, whose projections cost, too.
     flips: whether variants of the subject are asked, which may compile for every shape.  pool: the name of the clauses
     that share out the pairs of sizes; a clause that is added to one leaves the sizes of all others as they are.
     """
@@ -49,6 +50,7 @@ class Demand:
     reads: bool = False
     parted: str = ""
     runs: int = 1
+    passes: int = 1
     projects: bool = False
     flips: bool = False
     pool: str = ""
@@ -56,11 +58,11 @@ class Demand:
     @property
     def spelled(self) -> str:
         """The same text in every process: it seeds what is dealt."""
-        return f"{spelled(self.domain)} {self.reads} {self.parted} {self.runs} {self.projects}"
+        return f"{spelled(self.domain)} {self.reads} {self.parted} {self.runs * self.passes} {self.projects}"
 
     @property
     def is_plain(self) -> bool:
-        """Whether a case is one call whose answer is compared: such cases may be large."""
+        """Whether a case is one run whose answer, or gradients, are compared: such cases may be large."""
         return self.runs == 1 and not self.reads and not self.projects
 
     @property
@@ -71,14 +73,14 @@ class Demand:
 
     def work(self, sizes: Sizes) -> int:
         """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""
-        calls = self.runs * (-(-sizes.S // sizes.Dv) if self.reads else 1)
+        calls = self.runs * self.passes * (-(-sizes.S // sizes.Dv) if self.reads else 1)
         features = _features(sizes) if self.projects else 0
         return (work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
 
     @property
     def calls(self) -> int:
         """About how many calls a case takes."""
-        return self.runs * (2 if self.reads else 1) + bool(self.parted)
+        return self.runs * self.passes * (2 if self.reads else 1) + bool(self.parted)
 
     def meeting(self, limits: Limits) -> Hashable:
         """What `may_meet` hangs on: the same for demands that may meet the same."""

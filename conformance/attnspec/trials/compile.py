@@ -78,7 +78,7 @@ class Check:
         passes = 2 if looks & DIFFERENTIATED.keys() else 1
         reads = bool(looks & INSIDE) or any(step.bound.name in READING for step in self.then)
         return Demand(self.domain, reads=reads, parted="".join(sorted(set(parted))),
-                      runs=max(1, len(self.runs)) * passes, projects=projects or self.domain.is_layer,
+                      runs=max(1, len(self.runs)), passes=passes, projects=projects or self.domain.is_layer,
                       flips=self.clause.flips or bool(self.clause.made), pool=self.clause.pool)
 
     def lacking(self, subject: Subject) -> str:
