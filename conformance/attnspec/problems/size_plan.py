@@ -74,6 +74,7 @@ _SHARED_OUT = 0.4   # … and the rest of the budget for them
 _SHARERS = 30       # clauses, about, by which a shared row is tried
 _LEAST_SHARED = 3   # sizes that a clause is put at least
 _TURNS: tuple[Lengths, ...] = ("self", "more_keys", "more_queries")
+_BLOCKS: Aim = (("T", (65, 256)), ("S", (65, 256)))  # of the usual sizes, several along both
 
 _SMALL: Mapping[str, int] = {"B": 2, "H": 4, "G": 2, "T": 9, "S": 9, "D": 16, "Dv": 16}
 """What an axis is at most before its turn to be long comes."""
@@ -214,14 +215,18 @@ class SizePlan:
         return {axis: self._table[axis].first(least) for axis, (least, _) in spans.items()} if is_dear else drawn
 
     def _shared(self, count: int) -> Iterator[Sizes]:
-        """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""
+        """What all clauses share: T = S, T < S and T > S in turn, the second time with blocks along both, and grouped
+        heads in every fourth, if taken.
+        """
         cap, drawer = BUDGET[self.effort] / SHARED[self.effort] / _SHARERS, self._drawer("shared")
         projects = any(demand.projects for demand in self.demands)
         for row in range(count):
             grouped: Grouped = "always" if row % 4 == 1 and self.limits.grouped else "no"
             turns = (Demand(domain(lengths=lengths, grouped=grouped), projects=projects)
                      for lengths in (_TURNS[row % len(_TURNS)], "any"))
-            rows = (self._candidate(demand, {}, max(LEAST, cap), drawer) for demand in turns)
+            aims = (_BLOCKS,) if row // len(_TURNS) == 1 else ()
+            pinned = self._pinned(aims, max(LEAST, cap), drawer)
+            rows = (self._candidate(demand, pinned, max(LEAST, cap), drawer) for demand in turns)
             if sizes := next(filter(None, rows), None):
                 yield sizes
 

@@ -19,9 +19,9 @@ PLACES: Mapping[str, tuple[int, ...]] = {
 """The sizes that an axis is asked for, once it is known to matter: each side of multiples, and what models have."""
 
 FEW: Mapping[str, tuple[int, ...]] = {
-    "B": (1, 3), "H": (1, 3, 8), "G": (1, 3), "T": (1, 8, 17, 64, 128), "S": (1, 8, 17, 64, 128),
+    "B": (1, 3), "H": (1, 3, 8), "G": (1, 3), "T": (1, 8, 17, 64, 65, 128), "S": (1, 8, 17, 64, 65, 128),
     "D": (1, 8, 24, 33, 64, 96, 128, 256)}
-"""The same where each costs a compilation."""
+"""The same where each costs a compilation. One lies behind a multiple of 64: without it, steps are not told from a least."""
 
 STEPS = (512, 256, 128, 64, 32, 16, 8, 4, 2)
 LONGEST_LIST = 12
