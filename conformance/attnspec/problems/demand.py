@@ -40,7 +40,7 @@ class Demand:
     """The problems of a clause, and how they are looked at. Clauses that ask the same are dealt the same sizes.
 
     reads: whether weights are read out through the values.  parted: the axes along which a run takes a problem apart.
-    runs: how many runs a case has.  passes: 2 where gradients are compared, which a call back through the function gives.
+    runs: how many runs a case has.  passes: 2 where gradients are compared: a call forward and one back.
     projects: whether the subject is a layer, whose projections cost, too.
     flips: whether variants of the subject are asked, which may compile for every shape.  pool: the name of the clauses
     that share out the pairs of sizes; a clause that is added to one leaves the sizes of all others as they are.

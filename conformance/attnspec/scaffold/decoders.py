@@ -44,7 +44,8 @@ def _decoders(form: Form, called: tuple[TheirParameter, ...]) -> Iterator[Form]:
 
 def _is_right(form: Form, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
-    sizes = replace(CROSS, H=1, Hkv=1) if form.limits.get("single_head") else CROSS
+    sizes = replace(CROSS, **{axis: length for axis, length in form.sizes.items() if axis in ("D", "Dv")})
+    sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = problem_of(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for
     posed = divided(problem.but(causal=bool(form.limits.get("causal_only"))), past)

@@ -86,7 +86,8 @@ class Form:
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
     without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.
-    default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as in the manifest.
+    default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
+    are not the usual ones.  limits: as in the manifest.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.
     unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
@@ -110,6 +111,7 @@ class Form:
     compiled: bool = False
     default_scale: str = ""
     dtype: DType = DType.FLOAT32
+    sizes: Mapping[str, int] = field(default_factory=dict)
     limits: Mapping[str, bool | int | str] = field(default_factory=dict)
     left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()

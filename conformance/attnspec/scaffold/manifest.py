@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.declaration import LIMITS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
@@ -20,9 +22,11 @@ from attnspec.scaffold.probe_problems import mask_of, plain
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import wrapped
 from attnspec.subjects.installed import distribution_of
+from attnspec.subjects.refusals import with_refusals
+from attnspec.subjects.subject import Subject, SubjectDied
 
 _FLUSHED = "a subnormal value comes back as 0"
-Limited = Mapping[str, bool | int | str]
+Limited = Mapping[str, bool | int | str | tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,27 @@ def learned_of(form: Form, trier: Trier) -> Learned:
                    or trier.answer(replace(form, dtype=dtype), plain(replace(form, dtype=dtype))) is not None)
     limited = replace(form, limits=_limits(form, trier))
     subject = trier.subject(limited)
-    probed = probe_conventions(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)), form.dtype)
+    narrowed = _narrowed(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
+    probed = probe_conventions(narrowed, form.dtype)
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
-    return Learned(dtypes, {**probed, **_together(form, trier, probed)}, {**limited.limits, **grouped},
+    limits = {**limited.limits, **_refused(subject, narrowed), **grouped}
+    return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
                    tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)))
+
+
+def _narrowed(subject: Subject) -> Subject:
+    """The subject within what it takes, by what it refuses clearly; as it is where its process dies of a question."""
+    try:
+        return with_refusals(subject)
+    except SubjectDied:
+        return subject
+
+
+def _refused(subject: Subject, narrowed: Subject) -> Limited:
+    """The limits that narrow it, as a manifest has them."""
+    before, after = subject.declaration.limits, narrowed.declaration.limits
+    found = {name: getattr(after, name) for name in LIMITS if getattr(after, name) != getattr(before, name)}
+    return {name: tuple(map(str, limit)) if isinstance(limit, tuple) else limit for name, limit in found.items()}
 
 
 def _together(form: Form, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
@@ -92,21 +113,21 @@ def _together(form: Form, trier: Trier, probed: Mapping[str, str]) -> Mapping[st
 
 
 def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
-    """Whether a subnormal value, the only one that there is to attend to, comes back as 0; or the framework says so.
+    """Whether subnormal values, if there is nothing else to attend to, come back as 0; or the framework says so.
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
     if form.lift and trier.subject(form).callee.flushed(dtype):
         return True
-    number = numpy_dtype(dtype)
-    ones = np.ones((1, 1, 1, 2), number)
-    value = np.full((1, 1, 1, 2), ml_dtypes.finfo(number).smallest_normal / 4, number)
+    number, of = numpy_dtype(dtype), form.sizes.get
+    ones = np.ones((1, 1, of("T", 1), of("D", 2)), number)
+    value = np.full(ones.shape, ml_dtypes.finfo(number).smallest_normal / 4, number)
     problem = Problem(dtype, ones, ones, value, causal=bool(form.limits.get("causal_only")))
     answer = trier.answer(form, problem)
     return answer is not None and not answer.output.astype(np.float64).any()
 
 
-def _limits(form: Form, trier: Trier) -> Limited:
+def _limits(form: Form, trier: Trier) -> Mapping[str, bool | int | str]:
     """Those of the form, and which of its widths and heads are tied to each other."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     if not trier.is_right(form, plain(form, Dv=6)):
@@ -137,8 +158,13 @@ def _entry(form: Form, learned: Learned) -> Iterator[str]:
 
 
 def _pairs(mapping: Limited) -> str:
-    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in mapping.items()}
-    return ", ".join(f"{name}: {text}" for name, text in texts.items())
+    return ", ".join(f"{name}: {_text(value)}" for name, value in mapping.items())
+
+
+def _text(value: bool | int | str | tuple[str, ...]) -> str:
+    """As YAML."""
+    is_word = isinstance(value, str)
+    return str(value) if is_word else json.dumps(value, ensure_ascii=False)
 
 
 def _claims(form: Form, learned: Learned) -> tuple[str, ...]:

@@ -63,7 +63,8 @@ def unlike(truth: Expected, output: Array) -> float:
 
 def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
     """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
-    sizes = replace(SQUARE if form.attends_to_itself else CROSS, **lengths)
+    sizes = replace(SQUARE if form.attends_to_itself else CROSS, **{**form.sizes, **lengths})
+    sizes = replace(sizes, S=sizes.T) if form.attends_to_itself else sizes
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = problem_of(form.kind, sizes, form.dtype, M)
     if isinstance(problem, LayerProblem):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
@@ -19,23 +19,32 @@ from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.writing.telling import described
 
 
-def _as_it_is(form: Form, trier: Trier) -> Form:  # noqa: ARG001  (a pose's signature)
-    return form
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """What a form may have to be put to: other lengths of our axes, as many keys as queries, or float16."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    is_square: bool = False
+    is_half: bool = False
+
+    def of(self, form: Form, trier: Trier) -> Form | None:
+        """The form in this pose; None where it says nothing new. Other lengths and float16 are for functions that raise
+        at the usual ones, as kernels do.
+        """
+        if (self.is_square and form.attends_to_itself) or (self.sizes and form.is_class):
+            return None
+        if (self.sizes or self.is_half) and not (trier.nearest and trier.nearest.step is Progress.RAISED):
+            return None
+        limits = {**form.limits, "self_attention_only": True} if self.is_square else form.limits
+        return replace(form, limits=limits, sizes=self.sizes, dtype=DType.FLOAT16 if self.is_half else form.dtype)
 
 
-def _square(form: Form, trier: Trier) -> Form | None:  # noqa: ARG001
-    """As many keys as queries, where there were more."""
-    return None if form.attends_to_itself else replace(form, limits={**form.limits, "self_attention_only": True})
+_WIDE, _LONG = {"D": 64, "Dv": 64}, {"T": 128, "S": 256, "D": 64, "Dv": 64}
+"""What fused kernels take that take nothing small."""
 
-
-def _half(form: Form, trier: Trier) -> Form | None:
-    """In float16, where nothing came back in float32."""
-    refused = trier.nearest is not None and trier.nearest.step is Progress.RAISED
-    return replace(form, dtype=DType.FLOAT16) if refused else None
-
-
-_POSES: tuple[Callable[[Form, Trier], Form | None], ...] = (_as_it_is, _square, _half)
-"""What a form may have to be put to."""
+_POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
+          *(Pose(sizes, is_square, is_half) for sizes in (_WIDE, _LONG) for is_square in (False, True)
+            for is_half in (False, True)))
 
 
 def form_of(target: str, trier: Trier) -> Form:
@@ -48,12 +57,12 @@ def form_of(target: str, trier: Trier) -> Form:
     raise TargetError(_failure(callee, trier))
 
 
-def _forms(callee: Examined, trier: Trier, pose: Callable[[Form, Trier], Form | None]) -> Iterator[Form]:
+def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[Form]:
     if callee.is_class:
         forms = class_forms(callee, trier)
     else:
         forms = itertools.chain(tree_forms(callee, trier), function_forms(callee, trier), paged_forms(callee, trier))
-    return (posed for form in forms if (posed := pose(form, trier)) is not None)
+    return (posed for form in forms if (posed := pose.of(form, trier)) is not None)
 
 
 def parameters_of_all(callee: Examined) -> Parameters:

@@ -20,8 +20,8 @@ PLACES: Mapping[str, tuple[int, ...]] = {
 
 FEW: Mapping[str, tuple[int, ...]] = {
     "B": (1, 3), "H": (1, 3, 8), "G": (1, 3), "T": (1, 8, 17, 64, 65, 128), "S": (1, 8, 17, 64, 65, 128),
-    "D": (1, 8, 24, 33, 64, 96, 128, 256)}
-"""The same where each costs a compilation. One lies behind a multiple of 64: without it, steps are not told from a least."""
+    "D": (1, 8, 24, 33, 64, 72, 80, 96, 112, 128, 256)}
+"""The same where each costs a compilation. One lies behind a multiple of 64: else steps look like a least length."""
 
 STEPS = (512, 256, 128, 64, 32, 16, 8, 4, 2)
 LONGEST_LIST = 12

@@ -20,6 +20,8 @@ from attnspec.subjects.signature import SOMEWHERE
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
+_PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
+"""T and D at which the order of axes is asked: fused kernels take no others than the large ones."""
 _CLEARLY = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
 _FEWER = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"), (16, 8): ("(T, D)", "`key.T`")}
 """Shapes of all three inputs and of the output: their axes, and how such code turns the key."""
@@ -49,7 +51,7 @@ def _check_number(subject: Subject, target: str) -> None:
 
 
 def _check_order(subject: Subject, target: str) -> None:
-    problems = [_picking(subject, dtype) for dtype in subject.declaration.dtypes]
+    problems = [_picking(subject, dtype, *sizes) for sizes in _PICKING for dtype in subject.declaration.dtypes]
     asked = [problem for problem in problems if not subject.refuses(problem)]
     is_right = any(_picks(subject, problem) for problem in asked)
     if not is_right and any(_picks(subject, problem, swapped=True) for problem in asked):
@@ -59,14 +61,14 @@ def _check_order(subject: Subject, target: str) -> None:
             "value and output.", where=_place(subject))
 
 
-def _picking(subject: Subject, dtype: DType) -> Problem:
+def _picking(subject: Subject, dtype: DType, tokens: int, width: int) -> Problem:
     """Query t picks key t // 2 so clearly that the output, rounded to whole numbers, is its value at any scale."""
     limits = subject.declaration.limits
-    shape = (2, 1 if limits.single_head else 3, 8, 8)
-    keys = np.broadcast_to(_CLEARLY * np.eye(8), shape)
+    shape = (2, 1 if limits.single_head else 3, tokens, width)
+    keys = np.broadcast_to(_CLEARLY * np.eye(tokens, width), shape)
     values = np.arange(np.prod(shape)).reshape(shape) % 251  # what every format holds, and no two neighbours alike
     query, key, value = (np.ascontiguousarray(each, numpy_dtype(dtype))
-                         for each in (keys[:, :, np.arange(8) // 2], keys, values))
+                         for each in (keys[:, :, np.arange(tokens) // 2], keys, values))
     return Problem(dtype, query, key, value, causal=limits.causal_only)
 
 
@@ -75,7 +77,7 @@ def _picks(subject: Subject, problem: Problem, *, swapped: bool = False) -> bool
     order = (0, 2, 1, 3) if swapped else (0, 1, 2, 3)
     inputs = {name: np.ascontiguousarray(getattr(problem, name).transpose(order)) for name in ("query", "key", "value")}
     causal = {"causal": True} if problem.causal else {}
-    expected = problem.value[:, :, np.arange(8) // 2]
+    expected = problem.value[:, :, np.arange(problem.sizes.T) // 2]
     try:
         answer = subject.callee.perform(Call(inputs, causal, problem.dtype, (inputs["query"].shape,)))
     except (SubjectRaised, UnusableAnswer):
