@@ -237,7 +237,7 @@ def test_a_layer_is_put_what_is_drawn_alone() -> None:
 
 def test_a_large_case_that_fails_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trials.SHRINKING, Effort.QUICK, 0)
-    monkeypatch.setattr("attnspec.engine.subject_run.MOST", {Effort.THOROUGH: 0})
+    monkeypatch.setattr("attnspec.engine.evidence.MOST", {Effort.THOROUGH: 0})
     failed = judged(tmp_path, AT_192, check=ONLY_AT_192, effort=Effort.QUICK)
     assert failed.evidence is not None
     assert not failed.evidence.like

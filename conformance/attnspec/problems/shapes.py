@@ -33,11 +33,8 @@ OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     # thousands of weights, none of which is too small to be seen; blocks of 16 to 128; heads that share keys
     "dropout": (Sizes(2, 4, 4, 32, 64, 16, 64), Sizes(1, 2, 2, 144, 136, 8, 136), Sizes(3, 6, 2, 24, 40, 24, 40)),
 }
-# What efforts have instead. Of a width whose root is exact a score tells what the other tells. Half of the head slices:
-# the law holds for any number of them, and tells drifts that are larger by a root of 2.
-_INSTEAD: Mapping[Effort, Mapping[Kind, tuple[Sizes, ...]]] = {
-    Effort.GLANCE: {"score": (Sizes(60, 4, 4, 32, 32, 24, 24),)},
-    Effort.QUICK: {"score": (Sizes(120, 4, 4, 32, 32, 24, 24),)}}
+# Half of the head slices: the law holds for any number of them, and tells drifts that are larger by a root of 2.
+_GLANCED_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {"score": (Sizes(60, 4, 4, 32, 32, 24, 24),)}
 # How many of them, the first ones, at an effort that does not try them all.
 _TRIED: Mapping[Kind, Mapping[Effort, int]] = {
     "generic": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 4},
@@ -79,7 +76,8 @@ def _has_its_number(sizes: Sizes, limits: Limits) -> bool:
 
 def _of_kind(kind: Kind, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
     """The kind's own sizes; a subject of one head has as many head slices in its batch, where their number counts."""
-    sizes = _INSTEAD.get(effort, {}).get(kind, OF_KIND[kind])
+    glanced = _GLANCED_OF_KIND if effort is Effort.GLANCE else {}
+    sizes = glanced.get(kind, OF_KIND[kind])
     if (kind in {"score", "dropout"} or kind in GENERIC_KINDS) and limits.single_head:
         return tuple(replace(each, B=each.B * each.H, H=1, Hkv=1) for each in sizes)
     return sizes

@@ -26,16 +26,8 @@ from attnspec.trials.judging import Enough, Judging, Tally, Violated
 from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.trials.searching import searched
 
-OPENINGS: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 8, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
-"""How many cases are dealt to a clause, unless a sample stands for them (`core/plan.py`)."""
-
-DRAWN: Mapping[Effort, int] = {Effort.GLANCE: 0, Effort.QUICK: 0, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
-"""How many more Hypothesis draws. None at effort quick: 7 more took a fifth of the time, and of 2,942 convictions of
-faults they made 10.
-"""
-
-CASES: Mapping[Effort, int] = {effort: OPENINGS[effort] + DRAWN[effort] for effort in Effort}
-"""How many cases a clause is tried on."""
+CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
+"""How many cases a clause is tried on, unless a sample stands for them (`core/plan.py`)."""
 
 SPARE = 6
 """How many openings more a glance may try for each case, where nothing was claimed."""
@@ -97,8 +89,8 @@ class Trial(Judging):
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """The openings first. One that fails is shrunk; else Hypothesis draws more, but not for a glance or a sample,
-        which are openings alone.
+        """Openings are half of the cases. One that fails is shrunk; else Hypothesis draws the other half, but not for a
+        glance or a sample, which are openings alone.
 
         A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
         """
@@ -106,21 +98,20 @@ class Trial(Judging):
         if menu is None:
             tally.outside[self._no_shape()] = 1
             return
-        tally.sample = self.sample
-        holds = self._open(menu, tally) and self._hold_as_asked(tally)
-        more = self.cases // 2 if self.cases else DRAWN[self.effort]
-        if holds and more and not (self.is_glance or self.sample):
+        cases, tally.sample = self.cases or CASES[self.effort], self.sample
+        holds = self._open(menu, cases, tally) and self._hold_as_asked(tally)
+        if holds and cases > 1 and not (self.is_glance or self.sample):
             trial, drawn = self._sparing, list[Choices]()
             try:
-                trial._run(menu, tally, drawn, max_examples=more, phases=(Phase.generate, Phase.target))
+                trial._run(menu, tally, drawn, max_examples=cases // 2, phases=(Phase.generate, Phase.target))
             except (Violated, SubjectRaised):
                 trial._shrink(menu, drawn[-1], tally)
 
-    def _open(self, menu: Menu, tally: Tally) -> bool:
+    def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
         sparing = self._sparing
-        enough = self.sample or (self._glanced if self.is_glance else math.inf)
-        for number, choices in enumerate(self._dealt(menu)):
+        enough = self.sample or (cases if self.is_glance else math.inf)
+        for number, choices in enumerate(self._dealt(menu, cases)):
             if tally.cases >= enough:
                 return True
             trial = self if number < COMPILED else sparing
@@ -132,18 +123,12 @@ class Trial(Judging):
                 return False
         return True
 
-    @property
-    def _glanced(self) -> int:
-        return self.cases or OPENINGS[Effort.GLANCE]
-
-    def _dealt(self, menu: Menu) -> Iterator[Choices]:
+    def _dealt(self, menu: Menu, cases: int) -> Iterator[Choices]:
         """The cases that it opens with; after a sample those that take the place of what makes no claim.
 
         Where a compiler may run for each size, a sample has the sizes that all clauses share.
         """
-        count = (self.cases + 1) // 2 if self.cases else OPENINGS[self.effort]
-        if self.is_glance:
-            count = self._glanced * (1 + SPARE)
+        count = cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2
         declared = self.evaluator.subject.declaration
         is_shared = self.is_sparing or (self.check.clause.flips and declared.has_compiled_variant)
         sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample) if self.sample else ()
