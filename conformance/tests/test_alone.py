@@ -78,3 +78,17 @@ def test_what_fails_alone_is_not_said_to_depend_on_earlier_calls(tmp_path: Path)
     assert not [each for each in evidence if each.located == HOLDS_ALONE
                 or (each.explained and each.explained.cause == HOLDS_ALONE)]
     assert not [like.fault for each in evidence for like in each.like if like.stage == "state"]
+
+
+def test_for_a_recommendation_no_process_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def forget(_: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr("attnspec.subjects.callee.Hosted.forget", forget)
+    path, fewer = tmp_path / "of_fewer_values.py", "weights[..., :value.shape[2]] @ value"
+    path.write_text(ATTEND.replace("MASK", "of_lengths").replace("weights @ value", fewer), encoding="utf-8")
+    engine = Engine(Plan((f"{path}:attend",), ("attention.a_value_for_every_key",), dtypes=(DType.FLOAT64,)))
+    [outcome] = [engine.try_item(item) for item in engine.items()]
+    assert (outcome.verdict, outcome.level) == (Verdict.VIOLATED, Level.SHOULD)
+    assert outcome.evidence
+    assert "the diagnosis itself failed" not in outcome.evidence.located

@@ -82,6 +82,15 @@ def test_a_function_of_another_order_of_axes_is_told_so(tmp_path: Path, more: st
         "and 2 of query, key, value and output.")
 
 
+@pytest.mark.parametrize("check", [
+    "query.shape[3] in (64, 128)", "query.shape[3] == 128 and query.shape[1] % 128 == 0"])
+def test_a_kernel_of_large_sizes_is_told_of_its_order_of_axes_too(tmp_path: Path, check: str) -> None:
+    mine = tmp_path / "mine.py"
+    text = OTHER_ORDER.format(more="", dtype="float16").replace("    Q, K, V", f"    assert {check}\n    Q, K, V")
+    mine.write_text(text, encoding="utf-8")
+    assert "seems to take arrays with the axes (B, T, H, D)" in told(f"{mine}:attend")
+
+
 def test_what_is_wrong_in_either_order_is_judged(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(OTHER_ORDER.format(more="", dtype="float32").replace("@ V", "@ -V"), encoding="utf-8")

@@ -89,6 +89,17 @@ def test_what_only_a_further_dtype_does_wrong_is_found(tmp_path: Path) -> None:
         Verdict.HELD, Verdict.VIOLATED]
 
 
+def test_why_a_recommendation_is_not_followed_is_told_at_the_main_dtype(tmp_path: Path) -> None:
+    file = tmp_path / "promoting.py"
+    text = FUNCTION.format(causal="True", scale="scale").replace(".astype(query.dtype)", ".astype(np.float64)")
+    file.write_text(text, encoding="utf-8")
+    first, further = (judged(file, dtype, "attention.dtype").evidence for dtype in (DType.FLOAT32, DType.FLOAT16))
+    assert first
+    assert further
+    assert [each.fault for each in first.like][:1] == ["output_promoted"]
+    assert not further.like
+
+
 def test_cases_of_which_nothing_is_claimed_do_not_count(monkeypatch: pytest.MonkeyPatch, right: Path) -> None:
     def judge(_trial: Trial, _recipe: object, tally: Tally) -> None:
         is_silent = tally.no_claims < SAMPLE[Effort.QUICK]

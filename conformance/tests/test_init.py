@@ -100,6 +100,20 @@ def tiled(query, key, value, block=64, precision="highest", kernel=np.matmul):
     weights = np.exp(kernel(query, key.swapaxes(-1, -2)) / query.shape[-1] ** 0.5)
     return kernel(weights / weights.sum(-1, keepdims=True), value)
 
+def fused(q, k, v, causal=False):
+    """(B,T,H,D), D of 64 or 128."""
+    if q.shape[-1] not in (64, 128):
+        raise ValueError(f"head dim must be 64 or 128, got {q.shape[-1]}")
+    return attend_bthd(q, k, v, is_causal=causal)
+
+def fused_half(qkv):
+    """(B,T,3,H,D) in float16, T in steps of 64."""
+    if qkv.dtype != np.float16:
+        raise TypeError("only float16 is supported")
+    if qkv.shape[1] % 64 or qkv.shape[-1] % 32:
+        raise ValueError("sequence lengths are multiples of 64, and head dims of 32")
+    return attend_bthd(*np.moveaxis(qkv.astype(np.float32), 2, 0)).astype(np.float16)
+
 class NotOfTorch:
     pass
 
@@ -298,3 +312,13 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
     monkeypatch.setattr(Hosted, "flushed", lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
     monkeypatch.chdir(tmp_path)
     assert learned_of(*tried("plainly:attend")).flushing == (DType.FLOAT32,)
+
+
+@pytest.mark.parametrize(("name", "limits"), [
+    ("fused", 'limits: {grouped: false, refuses: ["D % 64 ≠ 0", "D > 128"]}'),
+    ("fused_half", 'limits: {self_attention_only: true, ties_value_width: true, grouped: false, '
+                   'refuses: ["D % 32 ≠ 0", "S % 64 ≠ 0"]}')])
+def test_a_kernel_that_takes_nothing_small_is_found_out_and_its_manifest_says_what_it_refuses(
+        name: str, limits: str) -> None:
+    form, trier = tried(f"their_numpy:{name}")
+    assert limits in entry(form, learned_of(form, trier))

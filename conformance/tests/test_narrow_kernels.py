@@ -214,3 +214,37 @@ def test_what_overflows_is_asked_at_lengths_that_are_taken(tmp_path: Path) -> No
     subject = summon(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
     assert [each.noun for each in ranges_of(subject, DType.FLOAT16)] == ["logits", "values", "keys"]
     assert all(each.stands for each in ranges_of(subject, DType.FLOAT16)[:2])
+
+
+# What compiles is asked little
+
+COMPILED = "if T % 64 or S % 64: raise ValueError('length')"
+
+
+def test_steps_of_what_compiles_are_told_from_a_least_length(tmp_path: Path) -> None:
+    target = target_in(tmp_path, COMPILED)
+    (path := Path(target.rpartition(":")[0])).write_text(f"{path.read_text()}attend.compiles = True\n")
+    subject = summon(target, Plan(()))
+    assert {"T % 64 ≠ 0", "S % 64 ≠ 0"} <= set(map(str, subject.declaration.limits.refuses))
+    assert probe_conventions(subject, DType.FLOAT16)["causal_alignment"] == "top_left"
+
+
+@pytest.mark.parametrize("effort", list(Effort)[1:])
+@pytest.mark.parametrize("step", [1, 16, 64])
+def test_what_compiles_is_put_several_blocks_of_queries_and_more_of_keys(effort: Effort, step: int) -> None:
+    limits = Limits(refuses=tuple(read_refusal(f"{axis} % {step} != 0") for axis in "TS") if step > 1 else ())
+    cross = Demand(domain(always=["causal"], lengths="cross"))
+    dealt = SizePlan((cross,), limits, effort, compiles=True).rows(cross)
+    assert any(64 <= sizes.T < sizes.S for sizes in dealt)
+    assert any(sizes.T > 64 and sizes.S > 64 for sizes in dealt)
+
+
+# Gradients
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gradients_are_compared_past_a_block_of_queries(seed: int) -> None:
+    demands = tuple(demand for demand in DEMANDS if demand.pool == "gradients")
+    sizes = SizePlan(demands, LIMITS, Effort.QUICK, seed)
+    compared = [demand for demand in demands if demand.passes == 2 and demand.is_plain]
+    assert sum(any(row.T > 64 for row in sizes.rows(demand)[:8]) for demand in compared) >= 3
