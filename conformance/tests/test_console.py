@@ -299,6 +299,13 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     assert not any("is no failure" in line for line in [*wrong, *told(held(), code=0)])
 
 
+def test_gradients_that_were_left_out_are_told_below_the_verdict() -> None:
+    apart = undecided("gradients.of_key", "gradients of mine:attend are judged with --profile gradients")
+    said = "  Gradients were not judged (--profile gradients judges them)."
+    assert told(held(), apart, code=0)[:2] == ["Conforms.", said]
+    assert said not in [*told(failed(), apart), *told(held(), code=0)]
+
+
 def test_what_came_up_in_a_case_stands_in_the_verdict_too() -> None:
     met: Outcome | Event = replace(held(), refused={"D > 200": "ValueError: too wide"})
     assert told(met, code=0)[0] == "Conforms; refuses D > 200."

@@ -18,6 +18,7 @@ from attnspec.cli.tried import tried
 from attnspec.cli.unjudged import kept_away, lacks
 from attnspec.cli.wording import applied, few, named, of_subject, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.gradient_keywords import APART
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.other_names import keyword_for, listed
 from attnspec.record.events import Event
@@ -83,9 +84,13 @@ def undiagnosed(digest: Digest) -> Iterator[str]:
 
 
 def unpromised(digest: Digest) -> Iterator[str]:
-    """Why what conforms may refuse something."""
-    if _code(digest) == CONFORMS and "refuses" in _refused(digest):
+    """Why what conforms may refuse something, and that its gradients were left out."""
+    if _code(digest) != CONFORMS:
+        return
+    if "refuses" in _refused(digest):
         yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
+    if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject) for subject in digest.subjects}:
+        yield "  Gradients were not judged (--profile gradients judges them)."
 
 
 def _is_glance(digest: Digest) -> bool:

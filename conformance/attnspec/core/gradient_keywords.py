@@ -17,6 +17,9 @@ PROFILE = "gradients"
 GRAD = "grad_output"
 """The keyword."""
 
+APART = "gradients of {} are judged with --profile gradients"
+"""Why a subject whose framework could differentiate it is not asked for gradients."""
+
 BACKWARD = "_backward"
 """How the name of a function's backward pass ends: `attend` and `attend_backward`."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import Form
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.gradient_keywords import APART, GRAD
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
@@ -49,7 +49,7 @@ class Misfits:
         if refuses_gradients(self.declaration):
             return f"{self.id} gives no gradients, as it declares"
         if can_differentiate(self.declaration):
-            return f"gradients of {self.id} are judged with --profile gradients"
+            return APART.format(self.id)
         if self.declaration.lift and (noun := _undifferentiated(self.declaration)):
             return f"gradients of {noun} are not judged"
         return f"{self.id} has no backward pass"
