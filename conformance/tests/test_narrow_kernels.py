@@ -23,7 +23,9 @@ from attnspec.problems.size_plan import SizePlan
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import ranges_of
 from attnspec.record.outcome import Outcome
+from attnspec.subjects.causes import Found
 from attnspec.subjects.interview import Interview
+from attnspec.subjects.refusals import narrowed
 from attnspec.subjects.starting import start_of
 from attnspec.trials.covering_cases import openings
 from helpers.subjects import module_of
@@ -248,3 +250,22 @@ def test_gradients_are_compared_past_a_block_of_queries(seed: int) -> None:
     sizes = SizePlan(demands, LIMITS, Effort.QUICK, seed)
     compared = [demand for demand in demands if demand.passes == 2 and demand.is_plain]
     assert sum(any(row.T > 64 for row in sizes.rows(demand)[:8]) for demand in compared) >= 3
+
+
+# What says less
+
+
+@pytest.mark.parametrize(("said", "less", "is_less"), [
+    ("T % 16 != 0", "T < 16", True), ("T < 16", "T % 16 != 0", False), ("D not in (64, 128)", "D > 128", True),
+    ("T % 16 != 0", "S < 16", False), ("T % 16 != 0", "T % 16 != 0", False), ("T != S", "T < 16", False),
+    ("T % 16 != 0", "window with T < 16", False), ("T % 16 != 0", "T = S", False)])
+def test_a_refusal_covers_what_refuses_no_other_length(said: str, less: str, *, is_less: bool) -> None:
+    assert read_refusal(said).covers(read_refusal(less)) is is_less
+
+
+def test_what_says_less_is_forgotten(tmp_path: Path) -> None:
+    subject = summon(target_in(tmp_path, COMPILED), Plan(()))
+    said = [Found(read_refusal(text), "ValueError: length") for text in ("H < 3", "H % 4 != 0")]
+    known = narrowed(narrowed(subject, said[:1]), said[1:])
+    assert "H < 3" not in known.refused
+    assert [str(each) for each in known.declaration.limits.refuses if "H" in str(each)] == ["H % 4 ≠ 0"]

@@ -88,6 +88,19 @@ class Refusal:
         is_spared = bool(self.without) and self.without <= has
         return self.keywords <= has and not is_spared and all(each.holds(sizes) for each in self.conditions)
 
+    def covers(self, other: Refusal) -> bool:
+        """Whether it refuses what another one does, and more: of lengths of one axis alone; False for all else."""
+        if self == other or not (self._is_of_one_axis and other._is_of_one_axis):
+            return False
+        (mine,), (its,) = self.conditions, other.conditions
+        lengths = ({mine.axis: length} for length in range(1, LARGEST_SIZE))
+        return mine.axis == its.axis and all(mine.holds(each) for each in lengths if its.holds(each))
+
+    @property
+    def _is_of_one_axis(self) -> bool:
+        is_bare = not self.keywords and not self.without and len(self.conditions) == 1
+        return is_bare and self.conditions[0].is_of_one_axis
+
     def __str__(self) -> str:
         keywords, conditions = " and ".join(sorted(self.keywords)), " and ".join(map(str, self.conditions))
         what = " with ".join(filter(None, (keywords, conditions)))

@@ -16,7 +16,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import OFF
 from attnspec.core.narrowing import limits_saying, narrowed_by
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import read_refusal
+from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
@@ -140,6 +140,7 @@ def begin(subject: Subject, dtype: DType) -> Begun | None:
 def narrowed(subject: Subject, found: Iterable[Found]) -> Subject:
     """The subject with these refusals among its limits; a keyword that is refused as such is one that it lacks."""
     for each in found:
+        subject = _without_less(subject, each.refusal)
         declared, refusal = subject.declaration, each.refusal
         if not refusal.conditions and not refusal.without and len(refusal.keywords) == 1:
             declared = replace(declared, keywords=declared.keywords - refusal.keywords)
@@ -147,6 +148,15 @@ def narrowed(subject: Subject, found: Iterable[Found]) -> Subject:
             declared = replace(declared, limits=narrowed_by(declared.limits, (refusal,)))
         subject = replace(subject, declaration=declared, refused={str(refusal): each.words, **subject.refused})
     return subject
+
+
+def _without_less(subject: Subject, refusal: Refusal) -> Subject:
+    """The subject without what was found before and says less than this: "T < 16" beside "T % 16 ≠ 0"."""
+    declared = subject.declaration
+    less = {str(each) for each in declared.limits.refuses if str(each) in subject.refused and refusal.covers(each)}
+    limits = replace(declared.limits, refuses=tuple(each for each in declared.limits.refuses if str(each) not in less))
+    refused = {name: words for name, words in subject.refused.items() if name not in less}
+    return replace(subject, declaration=replace(declared, limits=limits), refused=refused)
 
 
 def _begun(subject: Subject) -> Begun | None:
