@@ -318,7 +318,6 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
     ("fused", 'limits: {grouped: false, refuses: ["D % 64 ≠ 0", "D > 128"]}'),
     ("fused_half", 'limits: {self_attention_only: true, ties_value_width: true, grouped: false, '
                    'refuses: ["D % 32 ≠ 0", "S % 64 ≠ 0"]}')])
-def test_init_finds_a_kernel_of_large_sizes_and_lists_what_it_refuses(
-        name: str, limits: str) -> None:
+def test_init_finds_a_kernel_of_large_sizes_and_lists_what_it_refuses(name: str, limits: str) -> None:
     form, trier = tried(f"their_numpy:{name}")
     assert limits in entry(form, learned_of(form, trier))

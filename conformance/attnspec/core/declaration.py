@@ -138,8 +138,7 @@ class Limits(KeywordLimits):
 
     def refused_along(self, *axes: str) -> tuple[Condition, ...]:
         """The conditions on one of these axes under which everything is refused."""
-        return tuple(condition for each in self.all_refusals if not each.keywords and len(each.conditions) == 1
-                     for condition in each.conditions if condition.axis in axes and condition.is_of_one_axis)
+        return tuple(alone for each in self.all_refusals if (alone := each.alone) and alone.axis in axes)
 
     @property
     def ties_lengths(self) -> bool:

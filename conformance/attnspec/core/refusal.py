@@ -90,16 +90,17 @@ class Refusal:
 
     def covers(self, other: Refusal) -> bool:
         """Whether it refuses what another one does, and more: of lengths of one axis alone; False for all else."""
-        if self == other or not (self._is_of_one_axis and other._is_of_one_axis):
+        mine, its = self.alone, other.alone
+        if not mine or not its or mine.axis != its.axis or self == other or self.without or other.without:
             return False
-        (mine,), (its,) = self.conditions, other.conditions
         lengths = ({mine.axis: length} for length in range(1, LARGEST_SIZE))
-        return mine.axis == its.axis and all(mine.holds(each) for each in lengths if its.holds(each))
+        return all(mine.holds(each) for each in lengths if its.holds(each))
 
     @property
-    def _is_of_one_axis(self) -> bool:
-        is_bare = not self.keywords and not self.without and len(self.conditions) == 1
-        return is_bare and self.conditions[0].is_of_one_axis
+    def alone(self) -> Condition | None:
+        """Its condition on the length of one axis, where it has no other and names no keyword."""
+        is_bare = not self.keywords and len(self.conditions) == 1 and self.conditions[0].is_of_one_axis
+        return self.conditions[0] if is_bare else None
 
     def __str__(self) -> str:
         keywords, conditions = " and ".join(sorted(self.keywords)), " and ".join(map(str, self.conditions))

@@ -218,15 +218,16 @@ class SizePlan:
         """What all clauses share: T = S, T < S and T > S in turn, the second time with blocks along both, and grouped
         heads in every fourth, if taken.
         """
-        cap, drawer = BUDGET[self.effort] / SHARED[self.effort] / _SHARERS, self._drawer("shared")
+        cap = max(LEAST, BUDGET[self.effort] / SHARED[self.effort] / _SHARERS)
+        drawer = self._drawer("shared")
         projects = any(demand.projects for demand in self.demands)
         for row in range(count):
             grouped: Grouped = "always" if row % 4 == 1 and self.limits.grouped else "no"
             turns = (Demand(domain(lengths=lengths, grouped=grouped), projects=projects)
                      for lengths in (_TURNS[row % len(_TURNS)], "any"))
             aims = (_BLOCKS,) if row // len(_TURNS) == 1 else ()
-            pinned = self._pinned(aims, max(LEAST, cap), drawer)
-            rows = (self._candidate(demand, pinned, max(LEAST, cap), drawer) for demand in turns)
+            pinned = self._pinned(aims, cap, drawer)
+            rows = (self._candidate(demand, pinned, cap, drawer) for demand in turns)
             if sizes := next(filter(None, rows), None):
                 yield sizes
 

@@ -19,14 +19,15 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import YES
 from attnspec.scaffold.form import CallableKind, Form
 from attnspec.scaffold.probe_problems import mask_of, plain
-from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.subject import Subject, SubjectDied
 
 _FLUSHED = "a subnormal value comes back as 0"
-Limited = Mapping[str, bool | int | str | tuple[str, ...]]
+Declared = Mapping[str, bool | int | str | tuple[str, ...]]
+"""Limits as a manifest has them: what is refused is a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Learned:
 
     dtypes: tuple[DType, ...]
     probed: Mapping[str, str]
-    limits: Limited
+    limits: Declared
     flushing: tuple[DType, ...]
 
     @property
@@ -96,7 +97,7 @@ def _narrowed(subject: Subject) -> Subject:
         return subject
 
 
-def _refused(subject: Subject, narrowed: Subject) -> Limited:
+def _refused(subject: Subject, narrowed: Subject) -> Declared:
     """The limits that narrow it, as a manifest has them."""
     before, after = subject.declaration.limits, narrowed.declaration.limits
     found = {name: getattr(after, name) for name in LIMITS if getattr(after, name) != getattr(before, name)}
@@ -127,7 +128,7 @@ def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
     return answer is not None and not answer.output.astype(np.float64).any()
 
 
-def _limits(form: Form, trier: Trier) -> Mapping[str, bool | int | str]:
+def _limits(form: Form, trier: Trier) -> Limited:
     """Those of the form, and which of its widths and heads are tied to each other."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     if not trier.is_right(form, plain(form, Dv=6)):
@@ -157,14 +158,13 @@ def _entry(form: Form, learned: Learned) -> Iterator[str]:
     yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())
 
 
-def _pairs(mapping: Limited) -> str:
+def _pairs(mapping: Declared) -> str:
     return ", ".join(f"{name}: {_text(value)}" for name, value in mapping.items())
 
 
 def _text(value: bool | int | str | tuple[str, ...]) -> str:
     """As YAML."""
-    is_word = isinstance(value, str)
-    return str(value) if is_word else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _claims(form: Form, learned: Learned) -> tuple[str, ...]:

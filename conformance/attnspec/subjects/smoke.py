@@ -21,7 +21,10 @@ from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaise
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
-"""T and D at which the order of axes is asked: fused kernels take no others than the large ones."""
+"""T and D at which the order of axes is asked, until there is an answer: fused kernels take large ones alone."""
+_TURN_ROUND = ("{0} seems to take arrays with the axes (B, T, H, D): given these, it is right. attnspec gives "
+               "(B, H, T, D). Have a wrapper written (attnspec init {1}), or swap the axes 1 and 2 of query, key, "
+               "value and output.")
 _CLEARLY = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
 _FEWER = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"), (16, 8): ("(T, D)", "`key.T`")}
 """Shapes of all three inputs and of the output: their axes, and how such code turns the key."""
@@ -51,14 +54,25 @@ def _check_number(subject: Subject, target: str) -> None:
 
 
 def _check_order(subject: Subject, target: str) -> None:
-    problems = [_picking(subject, dtype, *sizes) for sizes in _PICKING for dtype in subject.declaration.dtypes]
-    asked = [problem for problem in problems if not subject.refuses(problem)]
-    is_right = any(_picks(subject, problem) for problem in asked)
-    if not is_right and any(_picks(subject, problem, swapped=True) for problem in asked):
-        raise TargetError(
-            f"{subject.id} seems to take arrays with the axes (B, T, H, D): given these, it is right. attnspec gives "
-            f"(B, H, T, D). Have a wrapper written (attnspec init {target}), or swap the axes 1 and 2 of query, key, "
-            "value and output.", where=_place(subject))
+    for sizes in _PICKING:
+        plain = _reads(subject, *sizes)
+        swapped = None if plain else _reads(subject, *sizes, swapped=True)
+        if swapped:
+            raise TargetError(_TURN_ROUND.format(subject.id, target), where=_place(subject))
+        if plain is not None or swapped is not None:
+            return
+
+
+def _reads(subject: Subject, tokens: int, width: int, *, swapped: bool = False) -> bool | None:
+    """Whether it is right at these sizes, at some dtype; None where it answers at none."""
+    problems = (_picking(subject, dtype, tokens, width) for dtype in subject.declaration.dtypes)
+    found = None
+    for problem in problems:
+        picks = None if subject.refuses(problem) else _picks(subject, problem, swapped=swapped)
+        if picks:
+            return True
+        found = picks if found is None else found
+    return found
 
 
 def _picking(subject: Subject, dtype: DType, tokens: int, width: int) -> Problem:
@@ -72,8 +86,11 @@ def _picking(subject: Subject, dtype: DType, tokens: int, width: int) -> Problem
     return Problem(dtype, query, key, value, causal=limits.causal_only)
 
 
-def _picks(subject: Subject, problem: Problem, *, swapped: bool = False) -> bool:
-    """Whether the output holds the values that are picked; swapped: with the axes 1 and 2 in the other order."""
+def _picks(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
+    """Whether the output holds the values that are picked; None where it does not answer.
+
+    swapped: with the axes 1 and 2 in the other order.
+    """
     order = (0, 2, 1, 3) if swapped else (0, 1, 2, 3)
     inputs = {name: np.ascontiguousarray(getattr(problem, name).transpose(order)) for name in ("query", "key", "value")}
     causal = {"causal": True} if problem.causal else {}
@@ -81,7 +98,7 @@ def _picks(subject: Subject, problem: Problem, *, swapped: bool = False) -> bool
     try:
         answer = subject.callee.perform(Call(inputs, causal, problem.dtype, (inputs["query"].shape,)))
     except (SubjectRaised, UnusableAnswer):
-        return False
+        return None
     return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
 
 
