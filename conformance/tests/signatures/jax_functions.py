@@ -30,6 +30,8 @@ SOURCES = {
     "multi_head_attention": ("the form of many teaching repositories: a dict of matrices", ""),
     "attention_of_tuples": ("the same: tuples of weight and bias, taken apart by a helper", ""),
     "attention_of_a_nested_dict": ("the same: a dict of dicts, with an initialiser beside it", ""),
+    "attention_of_a_block": ("the same: a part of a larger tree, taken apart in a loop and by a helper inside", ""),
+    "attention_of_named_kernels": ("Flax's parameters as a function: kernels and biases with an axis of heads", ""),
     "attention_with_kernels": ("Gemma's einsums, (heads, width, head width), as a function",
                                f"{GITHUB}/google-deepmind/gemma/blob/main/gemma/gm/nn/_modules.py"),
 }
@@ -163,6 +165,28 @@ def attention_of_a_nested_dict(params: dict[str, Linear], x: Array, num_heads: i
 
     q, k, v = (_heads(dense(name, x), num_heads) for name in ("query", "key", "value"))
     return dense("out", _merged(_attended(q, k, v, mask)))
+
+
+def attention_of_a_block(params: dict[str, dict[str, Linear]], x: Array, num_heads: int, causal: bool = False) -> Array:
+    """(B,T,M)."""
+    def linear(p: Linear, y: Array) -> Array:
+        return y @ p["w"] + p["b"]
+
+    block = params["attn"]
+    q, k, v = (_heads(linear(block[f"{name}_proj"], x), num_heads) for name in "qkv")
+    triangle = jnp.tri(x.shape[1], dtype=bool) if causal else None
+    return linear(block["o_proj"], _merged(_attended(q, k, v, triangle)))
+
+
+def _projected(params: dict[str, Linear], name: str, x: Array) -> Array:
+    return jnp.einsum("btm,mhd->bhtd", x, params[name]["kernel"]) + params[name]["bias"][:, None]
+
+
+def attention_of_named_kernels(params: dict[str, dict[str, Linear]], x: Array, mask: Array = None) -> Array:
+    """(B,T,M); its kernels tell the number of heads."""
+    own = params["params"]
+    q, k, v = map(lambda name: _projected(own, name, x), ("query", "key", "value"))  # noqa: C417  (as some write it)
+    return jnp.einsum("bhtd,hdm->btm", _attended(q, k, v, mask), own["out"]["kernel"]) + own["out"]["bias"]
 
 
 def attention_with_kernels(params: dict[str, Linear], x: Array, mask: Array = None) -> Array:

@@ -28,6 +28,11 @@ class Way:
     axes: str
     text: str
 
+    @property
+    def has_heads(self) -> bool:
+        """Whether heads are an axis of their own."""
+        return "h" in re.sub(r"\([^)]*\)", "", self.axes)
+
     def shape(self, sizes: Mapping[str, int]) -> Shape:
         """The shape at these lengths of m, h, d and p."""
         groups = re.findall(r"\([^)]*\)|\S+", self.axes)
@@ -124,7 +129,14 @@ def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[st
                for kind, alike in by_kind.items()]
     for chosen in itertools.product(*fitting):
         ways = dict(chosen)
-        yield _state(leaves, roles, ways, words)
+        if all(leaf.shape for leaf in leaves) or _lie_alike(ways):
+            yield _state(leaves, roles, ways, words)
+
+
+def _lie_alike(ways: Mapping[str, Way]) -> bool:
+    """Whether heads are an axis of a bias where they are one of its matrix, as nearly everybody writes them."""
+    return all(way.has_heads == ways[f"{kind} bias"].has_heads for kind, way in ways.items()
+               if kind != "out" and f"{kind} bias" in ways)
 
 
 def _kind(role: str) -> str:
@@ -135,7 +147,7 @@ def _fits(leaf: Leaf, way: Way, roles: Mapping[Path, str], sizes: Mapping[str, i
     """By its shape; of a shape that nobody knows only the usual ways."""
     lengths = {**sizes, "p": len(_PARTS.get(roles[leaf.path], ("",)))}
     if leaf.shape is None:
-        return not way.axes.endswith(" 1") and (not is_bias(leaf) or " " not in way.axes or way.axes.startswith("("))
+        return not way.axes.endswith(" 1") and (not is_bias(leaf) or not way.axes.startswith("p ("))
     return way.shape(lengths) == leaf.shape
 
 

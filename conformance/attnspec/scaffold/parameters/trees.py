@@ -4,14 +4,13 @@ them it takes.
 
 from __future__ import annotations
 
-import ast
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from attnspec.scaffold.examined import Examined, Function, Holder
+from attnspec.scaffold.examined import Examined, Holder
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, plain, role_of
 from attnspec.scaffold.parameters.asking import called
+from attnspec.scaffold.parameters.reading import parts_taken
 from attnspec.scaffold.there import There
 from attnspec.subjects.whole import Path, Whole
 
@@ -65,10 +64,25 @@ def tree_of(function: Examined, roots: Sequence[str], sizes: Mapping[str, str], 
     made = list(_initialised(function, roots[0], sizes, there))
     if not taken:  # the source does not tell, or picks by names that it makes itself
         return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {}, {}) if made else None
-    shapes = next((each for each in made if sum(path in each for path in taken) > 1), {})
+    shapes = next((each for each in made if sum(_is_under(leaf, taken) for leaf in each) > 1), {})
     others, holders = dict(_numbers(taken)), dict(_annotated(function, roots))
-    leaves = tuple(Leaf(path, shapes.get(path), names) for path, names in taken.items() if path not in others)
+    leaves = tuple(Leaf(leaf, shapes.get(leaf), names) for leaf, names in _leaves(taken, shapes) if leaf not in others)
     return Tree(leaves, others | dict(_unused(function, roots, taken)), holders)
+
+
+def _leaves(taken: Mapping[Path, tuple[str, ...]], shapes: Iterable[Path]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """What is taken; in the place of a part that is taken further apart by keys that nobody can read, what an
+    initialiser makes of it.
+    """
+    for path, names in taken.items():
+        below = [leaf for leaf in shapes if _is_under(leaf, [path]) and leaf not in taken]
+        yield from ((leaf, names) for leaf in below)
+        if not below and not any(other != path and _is_under(other, [path]) for other in taken):
+            yield path, names
+
+
+def _is_under(leaf: Path, taken: Iterable[Path]) -> bool:
+    return any(leaf[:len(path)] == path for path in taken)
 
 
 def _taken(function: Examined, roots: Sequence[str]) -> Mapping[Path, tuple[str, ...]]:
@@ -111,103 +125,3 @@ def _initialised(function: Examined, root: str, sizes: Mapping[str, str], there:
                  for word, text in sizes.items() if plain(parameter.name) in SYNONYMS[word]}
         if (made := called(f"{function.home}:{name}", given, there)) is not None:
             yield {(root, *leaf.path): leaf.shape for leaf in leaves_in(made)}
-
-
-_ARRAY = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose", "astype", "swapaxes", "view",
-                    "dot", "permute", "to", "mean", "sum", "copy", "at", "flatten", "ravel"})
-"""Attributes that an array has, so that they take nothing apart."""
-_DEEPEST_CALL = 4
-
-
-def parts_taken(functions: Sequence[Function], at: int, names: Mapping[str, Path], deepest: int = _DEEPEST_CALL,
-                ) -> Mapping[Path, tuple[str, ...]]:
-    """The parts that the function at this place takes of what these names stand for, without those that it takes
-    further apart; with each, the names that it and what holds it are given on the way.
-    """
-    try:
-        tree = ast.parse(textwrap.dedent(functions[at].source))
-    except (IndexError, SyntaxError, ValueError):
-        return {}
-    reader = _Reader(functions, functions[at].calls, dict(names), deepest)
-    reader.visit(tree)
-    return {path: reader.called(path) for path in reader.found if not any(
-        other[:len(path)] == path and other != path for other in reader.found)}
-
-
-@dataclass(slots=True)
-class _Reader(ast.NodeVisitor):
-    """Follows names. calls: by name, the place among the functions of one that is called.  names: by name, the part
-    that it stands for.  found: the parts that were taken.  given: by part, the name that it was given.
-    """
-
-    functions: Sequence[Function]
-    calls: Mapping[str, int]
-    names: dict[str, Path]
-    deepest: int
-    found: dict[Path, tuple[str, ...]] = field(default_factory=dict)
-    given: dict[Path, str] = field(default_factory=dict)
-
-    def called(self, path: Path) -> tuple[str, ...]:
-        """The names that a part and what holds it were given."""
-        own = tuple(self.given[path[:at]] for at in range(1, len(path) + 1) if path[:at] in self.given)
-        return (*own, *self.found[path])
-
-    def path_of(self, node: ast.AST) -> Path | None:
-        """The part that an expression stands for; None if it is none."""
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            inner, name = self.path_of(node.value), node.slice.value
-            return None if inner is None else (*inner, f'["{name}"]' if isinstance(name, str) else f"[{name!r}]")
-        if isinstance(node, ast.Attribute) and node.attr not in _ARRAY:
-            inner = self.path_of(node.value)
-            return None if inner is None else (*inner, f".{node.attr}")
-        return None
-
-    def generic_visit(self, node: ast.AST) -> None:
-        """Keep what is taken, and go on where it is no part."""
-        path = self.path_of(node) if isinstance(node, ast.expr) else None
-        if path is None:
-            ast.NodeVisitor.generic_visit(self, node)
-        else:
-            self.found.setdefault(path, ())
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        """`p = params["attn"]` and `wq, wk = params` give names to parts."""
-        path = self.path_of(node.value)
-        for target in node.targets if path is not None else ():
-            self._name(target, path or ())
-        if path is None:
-            self.generic_visit(node)
-
-    def _name(self, target: ast.expr, path: Path) -> None:
-        if isinstance(target, ast.Name):
-            self.names[target.id], self.given[path] = path, target.id
-        elif isinstance(target, ast.Tuple | ast.List):
-            for at, each in enumerate(target.elts):
-                self._name(each, (*path, f"[{at}]"))
-
-    def visit_Call(self, node: ast.Call) -> None:
-        """A part that is handed on is taken apart there, if that is a function of the same module."""
-        callee = self.calls.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        handed = self._handed(node, self.functions[callee]) if callee is not None and self.deepest else {}
-        if callee is not None and handed:
-            for path, names in parts_taken(self.functions, callee, handed, self.deepest - 1).items():
-                self.found[path] = names
-        for part in (*node.args, *(each.value for each in node.keywords)):
-            if self.path_of(part) is None or not handed:
-                self.visit(part)
-        if isinstance(node.func, ast.Attribute):
-            self.visit(node.func)
-
-    def _handed(self, node: ast.Call, callee: Function) -> dict[str, Path]:
-        """By parameter of the function that is called, the part that it is handed."""
-        names = [each.name for each in callee.parameters]
-        by_name: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
-        by_name |= {each.arg: each.value for each in node.keywords if each.arg is not None}
-        handed = {name: path for name, part in by_name.items() if (path := self.path_of(part)) is not None}
-        for each in node.keywords:
-            if each.arg is None and (path := self.path_of(each.value)) is not None:
-                # `linear(x, **part)`: whatever is left of its parameters
-                handed |= {name: (*path, f'["{name}"]') for name in names if name not in by_name}
-        return handed
