@@ -16,7 +16,6 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
 from attnspec.spec.load import added_files
 from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.signature import default_of
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import importable
 from attnspec.trials.trial import Trial
@@ -61,7 +60,7 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
     """
     subject, likeliest = trial.evaluator.subject, diagnosis.like[0].fault if diagnosis.like else ""
     if likeliest == ALWAYS:
-        return _causal_by_default(subject) or _causal_by_design(subject)
+        return _causal_by_design(subject)
     if likeliest == WITHOUT_MAXIMUM:
         return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
                            "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
@@ -105,20 +104,6 @@ def _mask_inverted(subject: Subject) -> Explanation | None:
         return None
     return Explanation(INVERTED, "Invert it. If your library documents that True hides a key, keep it: "
                                  f"`attnspec init {importable(subject.id)}` writes an adapter that turns the mask", "")
-
-
-def _causal_by_default(subject: Subject) -> Explanation | None:
-    """Of a subject that is always causal: the default, where that is what makes it so."""
-    if not subject.described or default_of(subject.described, "causal") is not True:
-        return None
-    name, wrapper = _wrapped(subject)
-    is_own = ":" in subject.id
-    wrap = (f", or wrap it: def {wrapper}(query, key, value, *, causal=False): "
-            f"return {name}(query, key, value, causal=causal)") if is_own else ""
-    return Explanation(
-        cause=f"its default, causal=True, masks later keys where no flag is given (`{ALWAYS}`)",
-        advice=f"Write causal=False{wrap}",
-        declare=f"{name}.causal_only = True" if is_own else manifest_line(subject, "limits", {"causal_only": True}))
 
 
 def _causal_by_design(subject: Subject) -> Explanation | None:

@@ -51,7 +51,8 @@ _SAID: Mapping[Form, frozenset[str]] = {
 class Signature:
     """What a function takes beyond query, key and value: attnspec's keywords, and what is left at these defaults.
 
-    form: the form of its arrays.  given: the parameters that belong to this form.
+    form: the form of its arrays.  given: the parameters that belong to this form.  switched_off: the flags that are off
+    only where a call says so, since they are on by default or have none.
     """
 
     keywords: frozenset[str]
@@ -59,13 +60,15 @@ class Signature:
     defaults: Mapping[str, str]
     form: Form = Form.DENSE
     given: frozenset[str] = frozenset()
+    switched_off: frozenset[str] = frozenset()
 
 
 def signature_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE,
                  is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
 
-    A keyword that not every call gives needs a default; is_always_causal: every call gives `causal`.
+    A keyword that not every call gives needs a default, but for a flag, which is given as False then, as where it is on
+    by default; is_always_causal: every call gives `causal`.
 
     query, key and value are given by position, whatever they are called, but for the name of a keyword or of parameters
     (`params`), which something else is given by; attnspec's keywords by name. A parameter that
@@ -97,11 +100,12 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
         raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
                                f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
     given = ({"causal"} if is_always_causal else set()) | ({NUMBER} if form is Form.PAGED else set())
-    if bare := [each for each in known.values() if each.default is Parameter.empty
+    if bare := [each for each in known.values() if each.default is Parameter.empty and not _is_flag(each.name)
                 and kind not in KEYWORDS[each.name].required and each.name not in given]:
         raise _error(function, _without_default(name, bare))
     return Signature(frozenset(known) | _SAID[form], kind,
-                     {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form)
+                     {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form,
+                     frozenset(each.name for each in known.values() if _is_flag(each.name) and each.default))
 
 
 def form_of(names: Collection[str], function: Described, name: str) -> tuple[Form, frozenset[str]]:
@@ -174,12 +178,6 @@ def _is_no_input(name: str) -> bool:
     return name in KEYWORDS or name in _NO_INPUTS or any(name in others for others in OTHER_NAMES.values())
 
 
-def default_of(function: Callable[..., object] | Described, keyword: str) -> object:
-    """The default of a keyword; None where it has none, or where nobody can tell."""
-    found = {each.name: each.default for each in described_of(function).parameters or ()}
-    return None if found.get(keyword) is Parameter.empty else found.get(keyword)
-
-
 def _kind_of(keywords: Collection[str], function: Described, name: str) -> Kind:
     """A layer takes what every layer must take (params, heads); an attention function takes none of it."""
     required = {word.name for word in KEYWORDS.values() if Kind.LAYER in word.required}
@@ -214,16 +212,15 @@ def mistyped(name: str, taken: Collection[str]) -> str:
             "another name.") if meant else ""
 
 
+def _is_flag(keyword: str) -> bool:
+    return KEYWORDS[keyword].shape == "bool"
+
+
 def _without_default(name: str, bare: Collection[Parameter]) -> str:
     """That keywords cannot be left out, and the defaults that mend it."""
-    written = ", ".join(str(_plain(each).replace(default=_default(each.name))) for each in bare)
+    written = ", ".join(str(_plain(each).replace(default=None)) for each in bare)
     return (f"{name} takes {' and '.join(repr(each.name) for each in bare)} without a default, so it cannot be called "
             f"without. Give the default that means none is given: def {name}(query, key, value, *, {written})")
-
-
-def _default(keyword: str) -> bool | None:
-    """The default that leaves a keyword off."""
-    return False if KEYWORDS[keyword].shape == "bool" else None
 
 
 def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str) -> str:

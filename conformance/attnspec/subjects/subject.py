@@ -196,15 +196,16 @@ class Subject:
             return self._spread_gradients(problem, packed)
         arrays = _inputs(packed)
         shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
-        answer = self._called(Call(arrays, packed.given, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+        keywords = {**self._off, **packed.given}
+        answer = self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
     def _spread_gradients(self, problem: Problem, packed: Packed) -> Answer:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
-        answer = self._called(call_of_framework(problem, _inputs(packed), packed.given, grad,
-                                                self.declaration.limits))
+        keywords = {**self._off, **packed.given}
+        answer = self._called(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits))
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> Answer:
@@ -266,11 +267,16 @@ class Subject:
         caches are made.
         """
         said = _SAID_BY_FORM.get(self.declaration.form, frozenset())
-        used: dict[str, object] = {name: value for name, value in sorted(problem.given.items()) if name not in said}
+        used = self._off | {name: value for name, value in sorted(problem.given.items()) if name not in said}
         if "mask" in used and self.declaration.limits.bias_is_mask:
             used["bias"] = _as_bias(problem)
             del used["mask"]
         return used
+
+    @property
+    def _off(self) -> dict[str, object]:
+        """What a call gives whether or not a problem has it."""
+        return dict.fromkeys(sorted(self.declaration.switched_off), False)
 
     def _weights_shape(self, problem: Problem | LayerProblem) -> tuple[int, ...]:
         sizes = problem.sizes
