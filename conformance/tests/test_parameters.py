@@ -230,6 +230,7 @@ def test_another_name_for_a_keyword_is_listed_with_the_keyword(name: str) -> Non
 
 def test_what_is_no_other_name_for_a_keyword_stands_alone() -> None:
     assert keyword_for("block") == ""
+    assert keyword_for("out") == ""  # one letter from `dout`, and from much else
     assert listed({"block": "64"}) == "block=64"
 
 

@@ -12,9 +12,14 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 """What libraries call a keyword, the usual name first. It may mean another thing there: a mask may be True to hide."""
 
 
+_SHORT = 3
+"""Letters of a name that is one letter away from too many others (`out` from `dout`) to be a slip of one."""
+
+
 def keyword_for(name: str) -> str:
     """The keyword for what others call `name`, also where that is mistyped; empty if there is none."""
-    return next((word for word, others in OTHER_NAMES.items() if name in others or slip_of(name, others)), "")
+    return next((word for word, others in OTHER_NAMES.items()
+                 if name in others or (len(name) > _SHORT and slip_of(name, others))), "")
 
 
 def listed(defaults: Mapping[str, str]) -> str:

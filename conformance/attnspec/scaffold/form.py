@@ -155,7 +155,8 @@ class Vocabulary:
     """Templates of Python; `{0}` is the argument.
 
     array: the type of an array.  added: a mask as numbers to be added.  numbers: a mask as ones and zeros.
-    hidden: the bias where the mask allows it.  mapped: a function over an axis more.  kv_heads: how many there are.
+    hidden: the bias where the mask allows it.  mapped: a function over an axis more.  filled: an array of this shape in
+    which no number stands.  kv_heads: how many there are.
     """
 
     array: str
@@ -167,6 +168,7 @@ class Vocabulary:
     numbers: str
     hidden: str
     mapped: str
+    filled: str
     kv_heads: str = "heads"
 
 
@@ -175,16 +177,18 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
         array="np.ndarray", imports={"np": "import numpy as np"}, stack="np.stack", concatenate="np.concatenate",
         zeros="np.zeros_like({0})", added="np.where({0}, 0, -np.inf).astype(query.dtype)",
         numbers="{0}.astype(query.dtype)", hidden="np.where(mask, bias, np.array(-np.inf, bias.dtype))",
-        mapped="_each({0})"),
+        mapped="_each({0})", filled="np.full({0}, np.nan, query.dtype)"),
     "torch": Vocabulary(
         array="Tensor", imports={"torch": "import torch", "Tensor": "from torch import Tensor"}, stack="torch.stack",
         concatenate="torch.cat", zeros="torch.zeros_like({0})",
         added='torch.where({0}, 0.0, float("-inf")).to(query.dtype)', numbers="{0}.to(query.dtype)",
-        hidden='bias.masked_fill(~mask, float("-inf"))', mapped="_each({0})"),
+        hidden='bias.masked_fill(~mask, float("-inf"))', mapped="_each({0})",
+        filled='torch.full({0}, float("nan"), dtype=query.dtype, device=query.device)'),
     "jax": Vocabulary(
         array="Array", stack="jnp.stack", concatenate="jnp.concatenate", zeros="jnp.zeros_like({0})",
         imports={"jax": "import jax", "jnp": "import jax.numpy as jnp", "Array": "from jax import Array"},
         added="jnp.where({0}, 0, -jnp.inf).astype(query.dtype)", numbers="{0}.astype(query.dtype)",
-        hidden="jnp.where(mask, bias, -jnp.inf)", mapped="jax.vmap({0})"),
+        hidden="jnp.where(mask, bias, -jnp.inf)", mapped="jax.vmap({0})",
+        filled="jnp.full({0}, jnp.nan, query.dtype)"),
 }
 """By lift."""

@@ -59,6 +59,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "activation": ("activation",),
     "spread": ("w_init_scale",),
     "decoding": ("decode",),
+    "destination": ("out", "output", "o", "result", "dst", "dest"),
 }
 """Theirs for ours, the usual one first."""
 

@@ -51,6 +51,10 @@ _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_f
 _MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
 _ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
+DESTINATION = "destination"
+"""The role of an array that a function writes its output into, and the name of that array in an adapter."""
+_ALIKE: Mapping[str, tuple[str, ...]] = {"owner": (_MODULE,), DESTINATION: (DESTINATION,)}
+"""What is given alike of every kind and lift."""
 _MANY = ("dropout", "biases", "training", "place")
 """What several parameters of one callable may mean; of everything else there is one."""
 
@@ -67,7 +71,7 @@ def roles(parameters: Iterable[TheirParameter], at: At) -> Mapping[str, str]:
 
 def _roles_of(at: At) -> tuple[str, ...]:
     """In a call `bias` is something to add, in a constructor a switch."""
-    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params")
+    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params", DESTINATION)
     first = ("config", "random_key") if at is At.CONSTRUCTOR else ()
     return (*first, *(role for role in SYNONYMS if role not in (*left_out, *first)))
 
@@ -119,8 +123,8 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
     """Of a parameter without a default."""
     if role in _LENGTHS[kind]:
         return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
-    if role == "owner":
-        return (_MODULE,)
+    if role in _ALIKE:
+        return _ALIKE[role]
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask":

@@ -20,6 +20,7 @@ SOURCES = {
     "onnx_attention": ("ONNX (Attention)", f"{GITHUB}/onnx/onnx/blob/main/onnx/reference/ops/op_attention.py"),
     "attention": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
     "mha": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
+    "attention_into": ("the form of many kernels: the output is written into what they are handed first", ""),
 }
 
 
@@ -77,3 +78,8 @@ def mha(x: Array, c_attn: Linear, c_proj: Linear, n_head: int) -> Array:
     mask = (1 - np.tri(x.shape[0], dtype=x.dtype)) * -1e10
     heads = zip(*(np.split(part, n_head, axis=-1) for part in parts), strict=True)
     return _linear(np.hstack([attention(q, k, v, mask) for q, k, v in heads]), **c_proj)
+
+
+def attention_into(out: Array, q: Array, k: Array, v: Array, scale: float) -> None:
+    """(B,H,T,D)."""
+    out[...] = _softmax(q @ k.swapaxes(-1, -2) * scale) @ v

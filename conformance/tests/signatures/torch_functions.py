@@ -16,6 +16,7 @@ Window = tuple[int, int]
 
 FLASH = "https://github.com/Dao-AILab/flash-attention/blob/main"
 SOURCES = {
+    "attention_forward": ("the form of many kernels: the output is written into what they are handed last", ""),
     "fused_attention": ("Triton's tutorial on fused attention, as it is wrapped",
                         "https://github.com/triton-lang/triton/blob/main/python/tutorials/06-fused-attention.py"),
     "attention": ("Triton's tutorial on fused attention",
@@ -72,6 +73,12 @@ def _weights(q: Tensor, k: Tensor, scale: float | None, *, causal: bool = False,
 
 def _spread(q: Tensor, k: Tensor) -> Tensor:
     return k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+
+
+def attention_forward(q: Tensor, k: Tensor, v: Tensor, sm_scale: float, causal: bool, o: Tensor) -> None:
+    """(B,T,H,D)."""
+    q, k, v = (array.transpose(1, 2) for array in (q, k, v))
+    o.copy_((_weights(q, k, sm_scale, causal=causal) @ v).transpose(1, 2))
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, sm_scale: float | None = None) -> Tensor:

@@ -18,8 +18,8 @@ _OTHERS: Mapping[str, str] = {
     "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx", "keras": "import keras",
     "nn": "from torch import nn"}
 _OURS = frozenset({
-    "attend", "rotate", "x", "query", "key", "value", *KEYWORDS, *ROTARY, "layer", "output", "answer", "config",
-    "Tensor", "Array", "np", "torch", "jax", "jnp", "PARTS"})
+    "attend", "rotate", "x", "query", "key", "value", *KEYWORDS, *ROTARY, "layer", "output", "answer", "destination",
+    "config", "Tensor", "Array", "np", "torch", "jax", "jnp", "PARTS"})
 
 
 def alias(form: Form) -> str:

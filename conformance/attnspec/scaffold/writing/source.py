@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from attnspec.core.forms import STATE, TABLE
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import Form, OutputPlace
+from attnspec.scaffold.meaning import DESTINATION
 from attnspec.scaffold.writing.families import BORN, layer_lines
 from attnspec.scaffold.writing.imports import alias, import_lines
 from attnspec.scaffold.writing.lines import (
@@ -149,6 +151,8 @@ def _answer(form: Form) -> Iterator[str]:
     if form.is_class and form.state is None and form.kind is Kind.LAYER:
         whole = f"{_callee(form)}({', '.join([*handed(form), *_beside(form, _given(form))])})"
         yield f"    return {BORN[form.family].format(whole)}"
+    elif DESTINATION in form.given.values():
+        yield from _written_into(form)
     elif reading is None:
         yield from _called(form, "return ")
     elif form.cache:
@@ -166,6 +170,16 @@ def _answer(form: Form) -> Iterator[str]:
     else:
         yield from _called(form, "output = ", reading.path)
         yield f"    return {reading.back.text.format('output')}"
+
+
+def _written_into(form: Form) -> Iterator[str]:
+    """The call of a function that writes its output into what it is handed: no number stands there before."""
+    axes = re.sub(r"\b[23][,·]", "", form.arrangement.shape.partition(")")[0][1:].replace("{L}", "T"))
+    shape = ", ".join(axes.replace("D", "Dv").replace("·", " * ").split(","))
+    back = form.reading.back.text if form.reading else "{0}"
+    yield f"    {DESTINATION} = {words_of(form).filled.format(f'({shape})')}"
+    yield from _called(form, "")
+    yield f"    return {back.format(DESTINATION)}"
 
 
 def _with_cache(form: Form, reading: OutputPlace) -> Iterator[str]:
