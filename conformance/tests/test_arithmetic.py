@@ -266,3 +266,10 @@ def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) 
 def test_what_overflows_an_arithmetic_that_is_known_is_its_consequence() -> None:
     told = explained("through_float32", DType.FLOAT64, "attention.definition", "scale.read_out")
     assert [each and each.cause for each in told] == ["it computes in float32 throughout"] * 2
+
+
+def test_an_arithmetic_is_told_of_a_function_with_a_bug_elsewhere() -> None:
+    [told] = explained("last_block_not_rescaled", DType.FLOAT64, "attention.definition")
+    assert told is not None
+    assert told.cause == "it computes in float32 throughout"
+    assert explained("last_block_not_rescaled", DType.FLOAT32, "attention.definition") == [None]

@@ -239,3 +239,17 @@ def test_failures_on_how_inputs_lie_in_memory_are_one_bug_of_that_name() -> None
 
 def test_each_clause_on_how_inputs_lie_in_memory_is_there() -> None:
     assert OF_LAYOUT.keys() <= {clause.id for clause in load_spec().clauses}
+
+
+@pytest.mark.parametrize(("dtype", "first"), [
+    (DType.FLOAT32, "fails where S ≥ 65"), (DType.FLOAT64, "it computes in float32 throughout")])
+def test_a_bug_where_no_arithmetic_explains_anything_comes_first(dtype: DType, first: str) -> None:
+    words = {"softmax": "float32"}
+    rounded = replace(SEEN, explained=Explanation("it computes in float32 throughout", "Compute in float64", DECLARE,
+                                                  words, {"float64": words}))
+    every = [outcome(Verdict.VIOLATED, f"a.c{number}", dtype=DType.FLOAT64, seen=rounded) for number in range(2)]
+    [wrong] = begun("S ≥ 65")
+    groups = explanations([*every, replace(wrong, dtype=dtype)])
+    assert len(groups) == 2
+    assert groups[0].cause
+    assert groups[0].cause.says == first

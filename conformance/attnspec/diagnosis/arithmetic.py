@@ -148,7 +148,8 @@ class ArithmeticExplainer:
         place: where it fails. A class that ordinary answers show would show at nearly these sizes, too.
         """
         is_of_sizes = place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held)
-        classes = [each for each in self._wider(trial.evaluator) if not (each[0].shows and is_of_sizes)]
+        every = [each for each in self._wider(trial.evaluator) if not (each[0].shows and is_of_sizes)]
+        classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
             if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
@@ -156,7 +157,7 @@ class ArithmeticExplainer:
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
-        return self._as_consequence(trial, failing, classes)
+        return self._as_consequence(trial, failing, every) or self._as_marked(trial, failing, claimed, every)
 
     def _as_consequence(self, trial: Trial, failing: Recipe,
                         classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
@@ -172,6 +173,19 @@ class ArithmeticExplainer:
                     trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
+    def _as_marked(self, trial: Trial, failing: Recipe, claimed: int,
+                   classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
+        """The class of a format in which all answers are numbers, if under it the case is no failure.
+
+        Something else may be wrong with the subject, so that no class allows all that it answers.
+        """
+        for wider, evaluator in classes:
+            if wider.fits and _fit(evaluator.remembered, wider.fits) and _allows_case(
+                    trial, evaluator, failing, claimed):
+                self._answers.add((evaluator.dtype, wider.cause))
+                return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
+        return None
+
     def _wider(self, evaluator: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
         """The classes that round more than the declared one, those that were the answer before first."""
         dtype = evaluator.dtype
@@ -179,8 +193,7 @@ class ArithmeticExplainer:
         known = sorted(classes, key=lambda each: not self._tried.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
-            may_explain = self._tried.get((dtype, wider.cause), True)
-            if precision and looser_words(precision, evaluator.precision) and may_explain:
+            if precision and looser_words(precision, evaluator.precision):
                 yield wider, evaluator.under(precision)
 
     def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
@@ -227,10 +240,12 @@ def _is_plain(check: Check) -> bool:
 
 def _allows(trial: Trial, recipe: Recipe, claimed: int) -> bool:
     """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases."""
-    tally = judged(trial, trial.evaluator, recipe)
-    if tally.failure is not None or tally.worst is None or tally.worst.claimed < claimed:
-        return False
-    return trial.hold().failure is None
+    return _allows_case(trial, trial.evaluator, recipe, claimed) and trial.hold().failure is None
+
+
+def _allows_case(trial: Trial, evaluator: Evaluator, recipe: Recipe, claimed: int) -> bool:
+    tally = judged(trial, evaluator, recipe)
+    return tally.failure is None and tally.worst is not None and tally.worst.claimed >= claimed
 
 
 def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:

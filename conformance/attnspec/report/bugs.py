@@ -57,8 +57,18 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    whole = claimed(joined(found), [failure for failure, _ in left])
+    whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
     return tuple(_clearest_first(_with_its_keywords(group)) for group in whole)
+
+
+def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
+    """A bug that shows at a dtype at which no arithmetic explains anything comes before what arithmetic explains."""
+    rounding = {failure.dtype for group in groups if _is_arithmetic(group) for failure in group.failures}
+    return sorted(groups, key=lambda group: not rounding or {each.dtype for each in group.failures} <= rounding)
+
+
+def _is_arithmetic(group: Explained) -> bool:
+    return any(each.evidence and each.evidence.explained and each.evidence.explained.words for each in group.failures)
 
 
 def _with_its_keywords(group: Explained) -> Explained:
