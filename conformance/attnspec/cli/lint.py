@@ -27,6 +27,7 @@ from attnspec.core.errors import (
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.paths import folder
+from attnspec.core.targets import is_bare
 from attnspec.record import schema as record
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -129,7 +130,7 @@ def _of_entries(
 ) -> Iterator[AttnspecError]:
     seen: set[Key] = set()
     entries = tuple(entries)
-    own = {entry.subject for entry in entries if ":" in entry.subject}
+    own = {entry.subject for entry in entries if is_bare(entry.subject)}
     for entry in entries:
         yield from tried(partial(_check_entry, entry, subjects, clauses))[1]
         yield from tried(partial(_check_own, entry, own))[1]
@@ -142,7 +143,7 @@ def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequ
     """Raise UsageError for a subject, a clause, a dtype or a case that is none."""
     if entry.clause not in clauses:
         raise UsageError.unknown("clause", entry.clause, clauses, where=entry.where)
-    if ":" not in entry.subject and entry.subject not in subjects:
+    if not is_bare(entry.subject) and entry.subject not in subjects:
         raise UsageError.unknown("subject", entry.subject, subjects, where=entry.where)
     if entry.subject in subjects and DType(entry.dtype) not in subjects[entry.subject].declaration.dtypes:
         raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.", where=entry.where)
@@ -152,7 +153,7 @@ def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequ
 
 def _check_own(entry: Entry, own: Iterable[str]) -> None:
     """Raise UsageError for a function that its file lacks, or that is nowhere and near to another that is listed."""
-    wrong = no_such_function(entry.subject) if ":" in entry.subject else None
+    wrong = no_such_function(entry.subject) if is_bare(entry.subject) else None
     if wrong:
         raise UsageError(str(wrong), where=entry.where)
     if near := meant(entry.subject, own):

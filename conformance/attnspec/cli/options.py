@@ -22,6 +22,7 @@ from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.core.shard import read_shard
 from attnspec.core.surroundings import Surroundings
+from attnspec.core.targets import is_bare
 from attnspec.host.lifts import LIFTS
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.installed import look_in
@@ -188,9 +189,9 @@ def known_targets(plan: Plan) -> None:
     _known_own([target for target in plan.targets if target.startswith(OWN)])
     _known_files(plan.targets)
     for target in plan.targets:
-        if ":" in target.strip(":") and (wrong := no_such_function(target) or class_for_function(target)):
+        if is_bare(target.strip(":")) and (wrong := no_such_function(target) or class_for_function(target)):
             raise wrong
-    ids = [target for target in plan.targets if ":" not in target.strip(":") and not target.startswith(OWN)]
+    ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN)]
     known = registered(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
@@ -205,7 +206,7 @@ def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator
     Raises TargetError for a pattern that matches nothing.
     """
     for target in targets:
-        if ":" in target or "*" not in target:
+        if is_bare(target) or "*" not in target:
             yield spelled_out(target)
             continue
         matches = fnmatch.filter(_all_ids(target, implementations), target)

@@ -30,6 +30,7 @@ from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan
+from attnspec.core.targets import is_bare
 from attnspec.evaluation.power.jobs import POWER, DiagnosisShare, with_power
 from attnspec.record.measurements import SUITE
 from attnspec.runner.session import Session
@@ -129,7 +130,7 @@ def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Ite
     for each in sound:
         if each.startswith(FAULT):
             raise UsageError(f"{each} is a fault, not a correct implementation. Name it with --fault {each}.")
-        yield each if "/" in each or ":" in each else SOUND + each
+        yield each if "/" in each or is_bare(each) else SOUND + each
 
 
 def _rules(names: Sequence[str]) -> tuple[str, ...]:

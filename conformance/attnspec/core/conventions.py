@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON
 from attnspec.core.made_variants import PROFILE as MADE
 from attnspec.core.rotary import POSITIONS, PROFILE
+from attnspec.core.targets import is_bare
 
 UNDEFINED = "undefined"
 
@@ -29,7 +30,7 @@ class Convention:
 def unfound(name: str, subject: str) -> str:
     """What to say where a probe found none of a convention's answers, and the subject declares none."""
     convention = CONVENTIONS[name]
-    entry = (f'{subject.rpartition(":")[2]}.conventions = {{"{name}": "{convention.recommended}"}}' if ":" in subject
+    entry = (f'{subject.rpartition(":")[2]}.conventions = {{"{name}": "{convention.recommended}"}}' if is_bare(subject)
              else f"conventions: {{{name}: {convention.recommended}}} in its manifest")
     others = ", ".join(answer for answer in convention.answers if answer not in {convention.recommended, UNDEFINED})
     return (f"{name} could not be found out: a probe saw none of the known answers. Declare {entry} "

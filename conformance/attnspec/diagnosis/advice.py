@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
+from attnspec.core.targets import is_bare
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import mattering
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
@@ -30,7 +31,7 @@ def missing_lift(subject: Subject, said: str) -> Explanation | None:
     """What to say where a function of one's own raises on arrays, and its module imports a framework, or the exception
     asks for the tensors of one. said: the exception.
     """
-    if ":" not in subject.id or subject.declaration.lift:
+    if not is_bare(subject.id) or subject.declaration.lift:
         return None
     used = frameworks_of(subject)
     lift = next((lift for lift in LIFTS if lift in used), "")
@@ -100,7 +101,7 @@ def of_no_answer(subject: Subject, names: Sequence[str], found: Mapping[str, str
 
 def _mask_inverted(subject: Subject) -> Explanation | None:
     """Of a function of one's own: to turn it round, or to have an adapter do so."""
-    if ":" not in subject.id:
+    if not is_bare(subject.id):
         return None
     return Explanation(INVERTED, "Invert it. If your library documents that True hides a key, keep it: "
                                  f"`attnspec init {importable(subject.id)}` writes an adapter that turns the mask", "")
@@ -108,7 +109,7 @@ def _mask_inverted(subject: Subject) -> Explanation | None:
 
 def _causal_by_design(subject: Subject) -> Explanation | None:
     """Of a function of one's own that has no causal flag: it may be meant so."""
-    if ":" not in subject.id or "causal" in subject.declaration.keywords:
+    if not is_bare(subject.id) or "causal" in subject.declaration.keywords:
         return None
     name, wrapper = _wrapped(subject)
     return Explanation(f"it is causal, and has no causal flag (`{ALWAYS}`)",

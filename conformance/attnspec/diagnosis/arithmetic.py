@@ -18,6 +18,7 @@ import numpy as np
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.rotary import POSITIONS
+from attnspec.core.targets import is_bare
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.failing_case import judged
 from attnspec.diagnosis.rotary import narrow_for
@@ -293,13 +294,13 @@ def _in_jax(subject: Subject, wider: Wider) -> str:
 
 def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, Words]:
     """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
-    said = subject.described.attributes.get("precision", {}) if ":" in subject.id and subject.described else {}
+    said = subject.described.attributes.get("precision", {}) if is_bare(subject.id) and subject.described else {}
     return {**said, **precision} if isinstance(said, Mapping) else precision
 
 
 def declaration(subject: Subject, precision: Mapping[str, Words]) -> str:
     """The line to paste: below a function of one's own, or into a registered subject's manifest, and where there."""
-    if ":" not in subject.id:
+    if not is_bare(subject.id):
         return manifest_line(subject, "precision", precision)
     return f"{subject.id.rpartition(':')[2]}.precision = {_python(_with_own(subject, precision))}"
 

@@ -16,6 +16,7 @@ from attnspec.core.errors import LISTINGS, TargetError, UsageError, near_misses,
 from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, gates
 from attnspec.core.plan import FAULT, Item, Plan
+from attnspec.core.targets import is_bare
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
 from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for
@@ -93,7 +94,7 @@ class Engine:
 
     def _registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
-        library = "" if ":" in target else target.partition("/")[0]
+        library = "" if is_bare(target) else target.partition("/")[0]
         if library not in self._manifests:
             self._manifests[library] = registered(self.plan.implementations, library=library) if library else {}
         return self._manifests[library].get(target)
@@ -130,7 +131,7 @@ class Engine:
         """Those of its dtypes that it takes, its first among them; none where only the function can say, once it is
         loaded: then every clause may be due.
         """
-        if ":" in target:
+        if is_bare(target):
             return ()
         is_fault = self.plan.effort is Effort.GLANCE and target.startswith(FAULT)
         of_fault = declaration_of(target, {}).dtypes if is_fault else tuple(DType)
@@ -171,8 +172,8 @@ class Engine:
     def _check_names(self) -> None:
         """Raise UsageError where the baseline names what is nowhere, and is near to what is judged."""
         for subject, known in self._baseline.items():
-            ids = [target for target in self.plan.targets if ":" not in target and target != subject]
-            is_id = ":" not in subject and subject not in self.plan.targets and not self._registered(subject)
+            ids = [target for target in self.plan.targets if not is_bare(target) and target != subject]
+            is_id = not is_bare(subject) and subject not in self.plan.targets and not self._registered(subject)
             if near := near_misses(subject, ids) if is_id else meant(subject, self.plan.targets):
                 raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
@@ -215,7 +216,7 @@ class Engine:
         from attnspec.subjects.target import begin  # noqa: PLC0415  (weight: numpy)
 
         known = self._registered(target)
-        is_there = ":" in target or (known and not known.missing)
+        is_there = is_bare(target) or (known and not known.missing)
         if is_there and target not in self.plan.in_process:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
             begin(target, surroundings, known, map(Path, self.plan.implementations))
@@ -308,8 +309,8 @@ def _no_clause(name: str, known: Sequence[str]) -> UsageError:
     theme, dot, _ = name.partition(".")
     if of_theme := hint_of_theme(name, known):
         return UsageError(f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
-    is_own = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
-    return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_own else ''}")
+    is_bare = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
+    return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_bare else ''}")
 
 
 def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:

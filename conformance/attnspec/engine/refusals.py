@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.targets import is_bare
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.causes import Found
 from attnspec.subjects.interview import refusal_in
@@ -24,7 +25,7 @@ class Refusals:
     @property
     def is_asked(self) -> bool:
         """Whether it is a function that has no manifest, which would say what it takes."""
-        return ":" in self.subject.id and self.subject.declaration.kind is not Kind.LAYER
+        return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
 
     def met(self, dtype: DType) -> Callable[[SubjectRaised], tuple[Found, ...]]:
         """For one trial: what an exception refuses. Words that were no refusal once are not asked about again."""

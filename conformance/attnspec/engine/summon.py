@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from attnspec.core.plan import Plan
+from attnspec.core.targets import is_bare
 from attnspec.engine.asked import as_asked
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.subjects.refusals import with_refusals
@@ -24,7 +25,7 @@ def summon(target: str, plan: Plan) -> Subject:
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
-    if ":" in target:
+    if is_bare(target):
         with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
             check_axes(subject, target=importable(target))
             subject = with_refusals(subject)

@@ -19,6 +19,7 @@ from attnspec.core.errors import Place, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.core.processor import features
+from attnspec.core.targets import is_bare
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
@@ -125,7 +126,7 @@ def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str
 
 def _findings(folders: Sequence[Path | str]) -> Findings:
     of = cache(partial(findings_of, folders=folders))
-    return lambda name: () if ":" in name else of(name.partition("/")[0])
+    return lambda name: () if is_bare(name) else of(name.partition("/")[0])
 
 
 def parsed_case(case: str, where: Place) -> Recipe:

@@ -9,6 +9,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.core.targets import is_bare
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.signature import SOMEWHERE
 
@@ -62,7 +63,7 @@ def meant(target: str, known: Iterable[str]) -> list[str]:
     """What of these a function of one's own was meant to be that is nowhere; nothing where it is somewhere, or where
     they are nowhere either: then it may be elsewhere.
     """
-    near = near_misses(target, [each for each in known if ":" in each and each != target]) if ":" in target else []
+    near = near_misses(target, [each for each in known if is_bare(each) and each != target]) if is_bare(target) else []
     return [] if not near or is_anywhere(target) else [each for each in near if is_anywhere(each)]
 
 

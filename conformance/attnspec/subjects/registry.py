@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attnspec.core import paths
 from attnspec.core.errors import ManifestError, Place, TargetError, UsageError
 from attnspec.core.surroundings import Surroundings, kind_of
+from attnspec.core.targets import is_bare
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.findings import Finding, known_findings, read_findings
 from attnspec.subjects.installed import audited_command
@@ -49,7 +50,7 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
     """
     from attnspec.subjects.target import load_bare, load_registered  # noqa: PLC0415  (weight: NumPy)
 
-    if ":" in target:
+    if is_bare(target):
         return load_bare(target, surroundings, lift=lift)
     known = registered(folders, library=target.partition("/")[0])  # mistakes in other libraries do not matter here
     if target not in known:
@@ -76,7 +77,7 @@ def _folder_of(library: Library, folders: Sequence[Path | str]) -> Path:
 
 def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
     """The environment variables that must stand, or had better, before a process begins that judges this target."""
-    if ":" in target:  # a module's or a file's function: no manifest speaks of it
+    if is_bare(target):  # a module's or a file's function: no manifest speaks of it
         return {}
     return _processes(folders, audited_command()).get(target, {})
 
