@@ -54,9 +54,12 @@ def _scope(function: Any) -> Mapping[str, Any]:
 
 
 def _numbers(function: Any) -> Dict[str, int]:
-    """The whole numbers of its module that it names."""
-    named = _names_of(getattr_(function, "__code__", None))
-    return {name: value for name, value in _scope(function).items() if name in named and type(value) is int}
+    """The whole numbers of its module that it names, or a function that it calls."""
+    found: Dict[str, int] = {}
+    for each in map(_unwrapped, _reached(function)):
+        named = _names_of(getattr_(each, "__code__", None))
+        found.update({name: value for name, value in _scope(each).items() if name in named and type(value) is int})
+    return found
 
 
 def _names_of(code: Any) -> FrozenSet[str]:
@@ -129,20 +132,26 @@ def _backend() -> str:
 
 def _functions(function: Any) -> List[Dict[str, Any]]:
     """The function, and those that it calls by the names of its module; of each, the places of those that it calls."""
-    found: List[Any] = [function]
-    depth, place = {id(function): 0}, {id(function): 0}
+    found = _reached(function)
+    place = {id(each): at for at, each in enumerate(found)}
     told, room = [], MOST_TEXT
-    for each in found:  # grows meanwhile
-        called = dict(_called(_unwrapped(each))) if depth[id(each)] < DEEPEST and len(found) < MOST else {}
-        for callee in called.values():
-            if id(callee) not in depth:
-                depth[id(callee)], place[id(callee)] = depth[id(each)] + 1, len(found)
-                found.append(callee)
+    for each in found:
         source = _source(each)[:room]
         room -= len(source)
-        told.append({"source": source, "signature": signature(each),
-                     "calls": {name: place[id(callee)] for name, callee in called.items()}})
+        calls = {name: place[id(callee)] for name, callee in _called(_unwrapped(each)) if id(callee) in place}
+        told.append({"source": source, "signature": signature(each), "calls": calls})
     return told
+
+
+def _reached(function: Any) -> List[Any]:
+    """The function, and those that it calls by the names of its module, and those that they call; each once."""
+    found, depth = [function], {id(function): 0}
+    for each in found:  # grows meanwhile
+        for _, callee in _called(_unwrapped(each)) if depth[id(each)] < DEEPEST and len(found) < MOST else ():
+            if id(callee) not in depth:
+                depth[id(callee)] = depth[id(each)] + 1
+                found.append(callee)
+    return found
 
 
 def _source(function: Any) -> str:

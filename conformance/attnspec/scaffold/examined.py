@@ -41,7 +41,7 @@ class Examined:
 
     Of a class: bases (`package.module.Name`); methods with their parameters, without self; annotated, by parameter of
     the constructor, and beside, by their name in its module: classes, as `module:name`; backend: of Keras.
-    numbers: whole numbers of its module that a function names.
+    numbers: whole numbers of its module that a function, or one that it calls, names.
     Of a function, if asked for: functions, itself first; holders, by parameter; makers, by name.
     """
 

@@ -85,9 +85,11 @@ class Form:
     construction, config: of a class: the arguments of its constructor.
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
-    without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.
+    without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.  contiguous: its arrays are copied into
+    plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
     are not the usual ones.  limits: as in the manifest.
+    heads: how many it has, whatever it is handed; 0: as many as it is handed.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.
     unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
@@ -109,10 +111,12 @@ class Form:
     holders: Mapping[Path, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     compiled: bool = False
+    contiguous: bool = False
     default_scale: str = ""
     dtype: DType = DType.FLOAT32
     sizes: Mapping[str, int] = field(default_factory=dict)
     limits: Mapping[str, bool | int | str] = field(default_factory=dict)
+    heads: int = 0
     left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     cache: str = ""
@@ -144,6 +148,12 @@ class Form:
     def is_class(self) -> bool:
         """Whether it is constructed before it is called."""
         return self.family not in (CallableKind.FUNCTION, CallableKind.TREE)
+
+    @property
+    def is_told_groups(self) -> bool:
+        """Whether it is given its number of key and value heads."""
+        config = self.config.fields if self.config else {}
+        return "Hkv" in (*self.given.values(), *self.construction.values(), *config.values())
 
     def parameter(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""

@@ -223,8 +223,7 @@ def _not_told(leaves: Sequence[Leaf]) -> str:
 def _states(form: Form, leaves: Sequence[Leaf]) -> Iterator[State]:
     sizes = plain(form).sizes
     lengths = {"m": sizes.H * sizes.D, "h": sizes.H, "d": sizes.D}
-    texts = (*form.construction.values(), *(form.config.fields.values() if form.config else ()))
-    return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if "Hkv" in texts else "heads")
+    return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if form.is_told_groups else "heads")
 
 
 def _with_state(form: Form, state: State) -> Iterator[Form]:

@@ -45,7 +45,7 @@ def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
         nearest[keyword] = trier.nearest
     form = stepping(form, tuple(parameters[At.CALL]), trier)
     said = {keyword: words for keyword, attempt in nearest.items()
-            if attempt and (words := _not_understood(form, keyword, parameters, attempt))}
+            if keyword and attempt and (words := _not_understood(form, keyword, parameters, attempt))}
     unread = (each for each in said if (near := nearest[each]) and near.step is Progress.OTHER_NUMBERS and each in OFF)
     return replace(form, remarks=(*form.remarks, *said.values()), unread=tuple(unread))
 
@@ -227,6 +227,14 @@ def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
                 yield candidate
 
 
+def _contiguous(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+    """In plain order, where a function of PyTorch asks for that at small sizes: reshaping copies nothing there."""
+    if form.contiguous or form.lift != "torch" or form.is_class:
+        return form
+    small = plain(form, **{axis: least for axis, least in _SMALL.items() if axis not in form.sizes})
+    return replace(form, contiguous=trier.answer(form, small) is None and trier.asks_contiguous)
+
+
 def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
     """A flag for fewer key/value heads is given where there are fewer."""
     if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[At.CALL]}:
@@ -238,8 +246,10 @@ def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
 _SAID = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),
                key=lambda word: bool(word.needs_causal))
 """Those that may need the causal flag come after it."""
+_SMALL: Mapping[str, int] = {"H": 2, "Hkv": 2, "T": 2, "S": 2, "D": 1, "Dv": 1}
 _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
-    ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes), ("mask", _biases_as_masks),
+    ("", _contiguous), ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes),
+    ("mask", _biases_as_masks),
     *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), (SEGMENTED[0], _segments),
     ("return_weights", _weights), ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""

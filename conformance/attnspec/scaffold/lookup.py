@@ -12,12 +12,13 @@ from attnspec.core.keywords import KEYWORDS
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays
     "query": ("query", "q", "queries", "xq", "inputs_q", "q_x", "query_states", "query_layer", "qs", "hidden_states",
-              "x", "inputs", "input", "inputs_x", "input_q", "src", "tgt"),
+              "q_in", "x_q", "x", "inputs", "input", "inputs_x", "input_q", "src", "tgt"),
     "key": ("key", "k", "keys", "xk", "inputs_k", "k_x", "key_states", "key_layer", "ks", "input_k"),
     "value": ("value", "v", "values", "xv", "inputs_v", "v_x", "value_states", "value_layer", "vs", "input_v"),
     "packed": ("qkv", "qkv_packed", "packed_qkv", "mixed_qkv", "inputs_qkv"),
     "packed_pair": ("kv", "kv_packed", "packed_kv"),
-    "context": ("context", "y", "memory", "xa", "encoder_hidden_states", "key_value_states", "kv_x", "kv"),
+    "context": ("context", "y", "memory", "xa", "encoder_hidden_states", "key_value_states", "kv_x", "kv", "kv_in",
+                "x_kv", "key_value", "encoder_output", "encoder_outputs", "ctx"),
     **{word.name: word.parameters for word in KEYWORDS.values() if word.parameters},
     # sizes
     "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads", "head_count",

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
-from attnspec.core.declaration import LIMITS
+from attnspec.core.declaration import LIMITS, Limits
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
@@ -100,7 +100,8 @@ def _narrowed(subject: Subject) -> Subject:
 def _refused(subject: Subject, narrowed: Subject) -> Declared:
     """The limits that narrow it, as a manifest has them."""
     before, after = subject.declaration.limits, narrowed.declaration.limits
-    found = {name: getattr(after, name) for name in LIMITS if getattr(after, name) != getattr(before, name)}
+    found = {name: getattr(after, name) for name in LIMITS
+             if getattr(after, name) != getattr(Limits() if name == "refuses" else before, name)}
     return {name: tuple(map(str, limit)) if isinstance(limit, tuple) else limit for name, limit in found.items()}
 
 
@@ -134,10 +135,16 @@ def _limits(form: Form, trier: Trier) -> Limited:
     if not trier.is_right(form, plain(form, Dv=6)):
         limits["ties_value_width"] = True
     if form.kind is Kind.LAYER:
-        limits["grouped"] = not form.limits.get("single_head") and trier.is_right(form, plain(form, H=6, D=4, Dv=4))
+        limits["grouped"] = not form.limits.get("single_head") and _is_grouped(form, trier)
         if not trier.is_right(form, plain(form, M=24)):
             limits["ties_model_width"] = True
     return limits
+
+
+def _is_grouped(form: Form, trier: Trier) -> bool:
+    """Whether a layer takes groups of heads: it answers rightly, or wrongly though it is told how many there are."""
+    grouped = plain(form, H=6, D=4, Dv=4)
+    return trier.is_right(form, grouped) or (form.is_told_groups and trier.answer(form, grouped) is not None)
 
 
 def _entry(form: Form, learned: Learned) -> Iterator[str]:

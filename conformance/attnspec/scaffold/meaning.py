@@ -97,7 +97,8 @@ def unknown_ones(parameters: Iterable[TheirParameter], at: At) -> list[TheirPara
 def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
     """One parameter's. An unknown one that is required is given None, for want of better."""
     required, constructed = parameter.is_required, at is At.CONSTRUCTOR
-    if role in SIZES[kind] and (required or constructed or isinstance(parameter.default, int)):
+    is_size = isinstance(parameter.default, int) or (role == "kv_heads" and parameter.default is None)
+    if role in SIZES[kind] and (required or constructed or is_size):
         return (SIZES[kind][role],) if required else (SIZES[kind][role], "")
     if role in _OFF:
         return (_OFF[role],) if required or _is_on(parameter, role) else ()

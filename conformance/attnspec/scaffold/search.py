@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.errors import TargetError
@@ -14,18 +14,21 @@ from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import Parameters, learned
 from attnspec.scaffold.meaning import unknown_ones
 from attnspec.scaffold.pages import paged_forms
-from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths, unlike
+from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.writing.telling import described
 
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """What a form may have to be put to: other lengths of our axes, as many keys as queries, or float16."""
+    """What a form may have to be put to: other lengths of our axes, as many keys as queries, float16, or one number
+    of heads and no other.
+    """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     is_square: bool = False
     is_half: bool = False
+    heads: int = 0
 
     def of(self, form: Form, trier: Trier) -> Form | None:
         """The form in this pose; None where it says nothing new. Other lengths and float16 are for functions that raise
@@ -35,8 +38,24 @@ class Pose:
             return None
         if (self.sizes or self.is_half) and not (trier.nearest and trier.nearest.step is Progress.RAISED):
             return None
+        if self.heads:
+            return _of_heads(form, self.heads)
         limits = {**form.limits, "self_attention_only": True} if self.is_square else form.limits
         return replace(form, limits=limits, sizes=self.sizes, dtype=DType.FLOAT16 if self.is_half else form.dtype)
+
+
+def _of_heads(form: Form, heads: int) -> Form:
+    """The form for this number of heads alone."""
+    return replace(form, heads=heads, sizes={**form.sizes, "H": heads, "Hkv": heads},
+                   remarks=(*form.remarks, f"It reads the number of heads from its module, and takes {heads} only."))
+
+
+_MOST_HEADS = 128
+
+
+def _fixed_heads(callee: Examined) -> Sequence[int]:
+    """What may be its number of heads: whole numbers of its module."""
+    return sorted({number for number in callee.numbers.values() if 1 < number <= _MOST_HEADS})
 
 
 _WIDE, _LONG = {"D": 64, "Dv": 64}, {"T": 128, "S": 256, "D": 64, "Dv": 64}
@@ -50,11 +69,32 @@ _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
 def form_of(target: str, trier: Trier) -> Form:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
-    for pose in _POSES:
+    fixed = _fixed_heads(callee)
+    for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
         for form in _forms(callee, trier, pose):
-            if (found := _found(form, trier)) is not None:
-                return learned(found, parameters_of_all(callee), trier)
+            if (found := _found(form, trier) or _found_contiguous(form, trier)) is not None:
+                alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
+                return learned(_with_context(alone), parameters_of_all(callee), trier)
     raise TargetError(_failure(callee, trier))
+
+
+def _with_context(form: Form) -> Form:
+    """What a layer attends to is judged as its input alone, which goes through all three projections."""
+    said = [f"Its {name} is given what its queries are made of: attention to another input is not judged."
+            for name, text in form.given.items() if text == "query"]
+    return replace(form, remarks=(*form.remarks, *said))
+
+
+def _found_contiguous(form: Form, trier: Trier) -> Form | None:
+    """With its arrays in plain order, where it has asked for that."""
+    if not trier.asks_contiguous or form.lift != "torch" or form.is_class:
+        return None
+    return _found(replace(form, contiguous=True), trier)
+
+
+def _is_of_them_only(form: Form, trier: Trier) -> bool:
+    """Whether it is wrong with other heads than it was found with."""
+    return not trier.is_right(form, plain(form, H=CROSS.H + 1, Hkv=CROSS.H + 1))
 
 
 def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[Form]:

@@ -11,7 +11,9 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import TABLE
+from attnspec.core.narrowing import narrowed_by
 from attnspec.core.nouns import Verdict
+from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, WEIGHTS, OutputLayout
@@ -70,18 +72,19 @@ class Attempt:
 class Trier:
     """Writes adapters and asks them, where the callee lives. tried: how many.  nearest: of those not right.
 
-    deaths: how often the callee's process has ended.
+    deaths: how often the callee's process has ended.  asks_contiguous: whether it has raised for want of plain order.
     """
 
     there: There
     tried: int = 0
     nearest: Attempt | None = None
     deaths: int = 0
+    asks_contiguous: bool = False
 
     def subject(self, form: Form) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
         subject = self.there.written(source(form), ADAPTER, form.lift)
-        limits = Limits(**form.limits)  # type: ignore[arg-type]  # by name, each of its own type
+        limits = narrowed_by(Limits(**form.limits), _refused(form))  # type: ignore[arg-type]  # by name, each of its own type
         declaration = replace(subject.declaration, limits=limits)
         return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
 
@@ -170,8 +173,13 @@ class Trier:
 
     def keep(self, attempt: Attempt) -> None:
         """Remember it if it is nearer than all before."""
+        self.asks_contiguous |= attempt.step is Progress.RAISED and "contiguous" in attempt.against
         if self.nearest is None or attempt.nearness > self.nearest.nearness:
             self.nearest = attempt
+
+
+def _refused(form: Form) -> tuple[Refusal, ...]:
+    return (read_refusal(f"H ≠ {form.heads}"),) if form.heads else ()
 
 
 def _near(returned: Whole) -> Iterator[Part]:

@@ -152,7 +152,8 @@ def _unpacked(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[str]:
 def handed(form: Form) -> list[str]:
     """The arrays as a call is given them, by name or by position."""
     words = words_of(form)
-    lying = {name[0]: form.arrangement.into.format(name) for name in ARRAYS}
+    plain = "{0}.contiguous()" if form.contiguous else "{0}"
+    lying = {name[0]: plain.format(form.arrangement.into.format(name)) for name in ARRAYS}
     texts = [template.format(**lying, stack=words.stack, concatenate=words.concatenate)
              for template in form.arrangement.arguments]
     return [f"{name}={text}" for name, text in zip(form.names, texts, strict=True)] if form.names else texts
