@@ -100,7 +100,8 @@ def test_what_is_wrong_in_either_order_is_judged(tmp_path: Path) -> None:
 def test_a_keyword_without_a_default_is_told_with_the_default(tmp_path: Path) -> None:
     assert told(written(tmp_path, ANY, ", mask, causal, bias")).endswith(
         "mine.py:3: attend takes 'mask' and 'bias' without a default, so it cannot be called without. Give the "
-        "default that means none is given: def attend(query, key, value, *, mask=None, bias=None)")
+        "default that means none is given: def attend(query, key, value, *, mask=None, bias=None), or have a wrapper "
+        "written: attnspec init package.module:name")
 
 
 def test_who_is_always_causal_has_to_take_the_flag(tmp_path: Path) -> None:

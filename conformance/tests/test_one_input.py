@@ -54,3 +54,37 @@ def test_hidden_places_may_be_forgotten_unless_other_rows_show_them(
     assert (tally.failure is None) == holds, tally.failure
     assert isinstance(tally.failure, Violated) != holds
     assert tally.cases
+
+
+def grouped(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int) -> Array:
+    """Query head h reads the key head h // (H / Hkv)."""
+    return in_groups((query, key, value), params, heads, lambda X, count: np.repeat(X, count, axis=1))
+
+
+def of_first_head(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int) -> Array:
+    """Each query head reads the first key head of a layer that has fewer of these."""
+    return in_groups((query, key, value), params, heads,
+                     lambda X, count: X if count == 1 else np.repeat(X[:, :1], heads, axis=1))
+
+
+def in_groups(inputs: tuple[Array, Array, Array], params: Mapping[str, Array], heads: int,
+              repeated: Callable[[Array, int], Array]) -> Array:
+    width = params["w_query"].shape[1] // heads
+    Q, K, V = (array @ params[f"w_{name}"] + params[f"b_{name}"]
+               for name, array in zip(("query", "key", "value"), inputs, strict=True))
+    Q, K, V = (X.reshape(*X.shape[:2], -1, width).swapaxes(1, 2) for X in (Q, K, V))
+    K, V = (repeated(X, heads // X.shape[1]) for X in (K, V))
+    logits = Q @ K.swapaxes(-1, -2) / np.sqrt(width).astype(Q.dtype)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    attended = (weights / weights.sum(-1, keepdims=True)) @ V
+    joined: Array = attended.swapaxes(1, 2).reshape(*inputs[0].shape[:2], -1)
+    return joined @ params["w_out"] + params["b_out"]
+
+
+@pytest.mark.parametrize(("function", "holds"), [(grouped, True), (of_first_head, False)])
+def test_groups_of_heads_are_judged_in_one_input(function: Callable[..., object], *, holds: bool) -> None:
+    subject = subject_of(function, kind=Kind.LAYER, limits=Limits(self_attention_only=True, grouped=True),
+                         conventions={"grouped_heads": "repeat"}, claims=("grouped",))
+    check = checks()["grouped.definition"]
+    trial = Trial(check, Evaluator(subject, DType.FLOAT32), Effort.QUICK, seed_of(0, check.domain), lambda _: None)
+    assert (trial.hold().failure is None) == holds

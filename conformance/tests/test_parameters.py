@@ -184,6 +184,23 @@ def test_what_takes_its_arrays_otherwise_is_offered_a_wrapper() -> None:
         signature_of(lambda x: x, "f", target="m:f")
 
 
+def test_parameters_that_a_decorator_hides_are_told_so() -> None:
+    with pytest.raises(TargetError, match=(
+            r"f takes \(\*a, \*\*kw\), as a decorator makes it .* @functools\.wraps\(function\)")):
+        taken(lambda *a, **kw: None)  # noqa: ARG005  (a signature)
+
+
+def test_a_flag_by_another_name_that_is_on_is_not_left_alone() -> None:
+    with pytest.raises(TargetError, match=(
+            r"f takes is_causal=True, a flag that attnspec knows as causal and cannot switch off by this name\. "
+            r"Rename it to causal, or have a wrapper written: attnspec init m:f$")):
+        signature_of(lambda query, key, value, is_causal=True: None, "f", target="m:f")  # noqa: ARG005  (a signature)
+
+
+def test_it_is_left_alone_beside_the_flag_itself() -> None:
+    assert taken(lambda query, key, value, causal=False, is_causal=True: None).defaults == {"is_causal": "True"}  # noqa: ARG005
+
+
 @pytest.mark.parametrize("function", [
     lambda params, x, mask=None: None,  # noqa: ARG005  (a signature)
     lambda x, y, is_causal: None,  # noqa: ARG005  (a signature)

@@ -292,4 +292,4 @@ def _is_drawn(sizes: Sizes) -> bool:
 
 
 def _refuses_groups(limits: Limits) -> bool:
-    return limits.grouped is False or limits.single_head or limits.self_attention_only
+    return limits.grouped is False or limits.single_head

@@ -6,13 +6,15 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import Parameters, learned
-from attnspec.scaffold.meaning import unknown_ones
+from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
@@ -153,6 +155,8 @@ def _keep_nearest(form: Form, problem: AnyProblem, outputs: list[Output], trier:
         without_input = output.array - problem.query if output.array.shape == problem.query.shape else output.array
         adds_input = truth.gap(without_input)[0] <= close(problem.dtype)
         said = "; it adds its input (a residual), without which it would be right" if adds_input else ""
+        if DESTINATION in form.given.values() and np.isnan(output.array).any():
+            said = "; it was handed an array full of NaN to write into: it leaves some there, or adds to it"
         distance = 0.0 if adds_input else unlike(truth, output.array)
         trier.keep(Attempt(replace(form, reading=output.reading), Progress.OTHER_NUMBERS,
                            f"its output is {truth.gap(output.array)[1]}{said}", distance))
@@ -163,6 +167,9 @@ def _failure(callee: Examined, trier: Trier) -> str:
     nearest = trier.nearest
     told = "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
     known = parameters_of_all(callee)
+    if not any(known.values()):
+        return (f"{callee.target} names no parameters, as a function that a decorator returns without "
+                "@functools.wraps(function). Name them, in a wrapper if it is not yours.")
     unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
     said = f" What its {' and '.join(unknown)} means could not be found out, and it has no default." if unknown else ""
     return (f"{callee.target} does not compute attention in any of the {trier.tried} forms that were "

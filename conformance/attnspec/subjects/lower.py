@@ -65,7 +65,7 @@ class Lowered:
         n, found = self.sizes, dict(gradients)
         if self.of_one_input:
             thirds = found["query"].reshape(n.B, n.T, n.H, 3, self.head_width // 3)
-            found.update({name: thirds[..., part, :] for part, name in enumerate(INPUTS)})
+            found.update({name: thirds[:, :, :n.Hkv if part else n.H, part] for part, name in enumerate(INPUTS)})
         else:
             heads = {"query": (n.H, self.head_width), "key": (n.Hkv, self.head_width),
                      "value": (n.Hkv, self.value_width)}
@@ -86,7 +86,7 @@ def misfit(sizes: Sizes, limits: Limits) -> str:
     """Why a layer with these limits cannot be posed a problem of these sizes; empty if it can."""
     if limits.self_attention_only and sizes.T != sizes.S:
         return f"it attends to its own input, so T = S; here {sizes}"
-    if (limits.self_attention_only or limits.grouped is False) and sizes.Hkv != sizes.H:
+    if limits.grouped is False and sizes.Hkv != sizes.H:
         return f"it has as many key/value heads as query heads; here {sizes}"
     if limits.single_head and sizes.H != 1:
         return f"it has one head; here {sizes}"
@@ -118,14 +118,14 @@ def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
 
 
 def _one_input(problem: Problem, limits: Limits) -> Lowered:
-    """X = [q|k|v] within each head, and projections that select the parts."""
+    """X = [q|k|v] within each head, and projections that select them; the first heads alone have keys and values."""
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
     B, H, T = sizes.B, sizes.H, sizes.T
     parts = np.zeros((B, T, H, 3, width // 3), problem.query.dtype)
     for part, array in enumerate(getattr(problem, name) for name in INPUTS):
-        parts[:, :, :, part, : array.shape[-1]] = array.swapaxes(1, 2)
+        parts[:, :, :array.shape[1], part, : array.shape[-1]] = array.swapaxes(1, 2)
     X = parts.reshape(B, T, H * width)
-    params = _selections(sizes.H, width, problem.dtype, limits)
+    params = _selections(sizes.H, sizes.Hkv, width, problem.dtype, limits)
     return Lowered(X, X, X, params, sizes, width, width)
 
 
@@ -149,11 +149,13 @@ def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits:
 
 
 @lru_cache(maxsize=32)
-def _selections(heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
-    """(M,M) each. Head by head: query, key and value are the first, second and last third of the input's columns."""
+def _selections(heads: int, kv_heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
+    """w_query (M,M), w_key and w_value (M,Hkv·D). Head by head: query, key and value are the first, second and last
+    third of the input's columns.
+    """
     third = width // 3
     # heads own blocks of columns, so the three parts are picked within each block
-    weights = {name: _part(heads, width, part * third, third, dtype)
+    weights = {name: _part(heads, width, part * third, third, dtype)[:, :(kv_heads if part else heads) * width]
                for part, name in enumerate(("w_query", "w_key", "w_value"))}
     return _params({**weights, "w_out": _eye(heads * width, heads * width, dtype)}, limits)
 

@@ -22,6 +22,7 @@ from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.causes import Found, causes
 from attnspec.subjects.interview import OF_DTYPES, Interview
+from attnspec.subjects.layer_refusals import WIDTHS, with_widths
 from attnspec.subjects.layouts import with_layouts
 from attnspec.subjects.misfits import WITHOUT_CAUSAL
 from attnspec.subjects.plain import Case, with_keyword
@@ -70,28 +71,35 @@ MOST_CAUSES = 4
 
 
 def with_refusals(subject: Subject) -> Subject:
-    """The subject with a limit for everything that it refuses clearly and has not promised."""
-    if subject.declaration.kind is Kind.LAYER:
-        return subject
+    """The subject with a limit for everything that it refuses clearly and has not promised. A layer is asked about what
+    it need not take alone: far sizes are large parameters.
+    """
     begun = _begun(subject) or _always_causal(subject)
     if begun is None:
         return subject
+    if subject.declaration.kind is Kind.LAYER:
+        return with_widths(_without_optional(begun.subject, begun.start))
     subject = _without_refused_dtypes(begun.subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
-    subject = with_layouts(begun.interview.of(subject), begun.start)
+    subject = _without_optional(with_layouts(begun.interview.of(subject), begun.start), begun.start)
+    return _with_groups(_with_found(subject), begun.start)
+
+
+def _without_optional(subject: Subject, start: Case) -> Subject:
     for causal in (False, True):
-        if (asked := _causal(subject, begun.start, is_on=causal)) is not None:
+        if (asked := _causal(subject, start, is_on=causal)) is not None:
             for optional in OPTIONAL:
                 subject = _asked(asked.about(subject), optional) if optional.causal is causal else subject
-    return _with_groups(_with_found(subject), begun.start)
+    return subject
 
 
 def limits_without_refusals(subject: Subject) -> Limits:
     """The limits that the subject would have, had it refused nothing."""
     limits = subject.declaration.limits
     asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused}
-    found = limits_saying({*subject.refused, *asked})
+    found = limits_saying({*subject.refused, *asked}) | {
+        limit for limit, width in WIDTHS.items() if width.name in subject.refused}
     return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
                    **{name: getattr(Limits(), name) for name in found})
 

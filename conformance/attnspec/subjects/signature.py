@@ -83,18 +83,13 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
         return _of_rotary(function, parameters, name)
     inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
     if len(inputs) < 3 or any(each.kind not in _POSITIONAL or _is_no_input(each.name) for each in inputs):
-        raise _error(function, f"{name} takes ({', '.join(map(str, parameters))}); "
-                               f"the first three should be query, key and value, given by position: {_FORM}. "
-                               f"To have a wrapper written: attnspec init {target}")
+        raise _error(function, _without_inputs(name, parameters, target))
     form, given_by_form = form_of([parameter.name for parameter in rest], function, name)
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
     known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
     unknown = [parameter for parameter in rest if parameter.name not in KEYWORDS]
-    complaints = (*map(_by_position, known.values()), *(mistyped(parameter.name, known) for parameter in unknown))
-    if wrong := next(filter(None, complaints), ""):
-        raise _error(function, f"{name} takes {wrong}")
-    if needed := [parameter for parameter in unknown if parameter.default is Parameter.empty]:
-        raise _error(function, _needs(name, needed, known.values(), target))
+    if wrong := _complaint(name, known, unknown, target):
+        raise _error(function, wrong)
     kind = _kind_of(known, function, name)
     if is_always_causal and "causal" not in known:
         raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
@@ -102,10 +97,39 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     given = ({"causal"} if is_always_causal else set()) | ({NUMBER} if form is Form.PAGED else set())
     if bare := [each for each in known.values() if each.default is Parameter.empty and not _is_flag(each.name)
                 and kind not in KEYWORDS[each.name].required and each.name not in given]:
-        raise _error(function, _without_default(name, bare))
+        raise _error(function, _without_default(name, bare, target))
     return Signature(frozenset(known) | _SAID[form], kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form,
                      frozenset(each.name for each in known.values() if _is_flag(each.name) and each.default))
+
+
+def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> str:
+    """That query, key and value do not come first; a decorator may hide them."""
+    takes = f"{name} takes ({', '.join(map(str, parameters))})"
+    if all(each.kind in _STARS for each in parameters):
+        return (f"{takes}, as a decorator makes it that hides the parameters: put @functools.wraps(function) on what "
+                f"the decorator returns, or name them in a wrapper: {_FORM}.")
+    return (f"{takes}; the first three should be query, key and value, given by position: {_FORM}. "
+            f"To have a wrapper written: attnspec init {target}")
+
+
+def _complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter], target: str) -> str:
+    """What is wrong with the parameters behind query, key and value; empty if nothing is."""
+    wrong = (*map(_by_position, known.values()), *(mistyped(each.name, known) for each in unknown),
+             *(_switched_on(each, known, target) for each in unknown))
+    if said := next(filter(None, wrong), ""):
+        return f"{name} takes {said}"
+    needed = [each for each in unknown if each.default is Parameter.empty]
+    return _needs(name, needed, known.values(), target) if needed else ""
+
+
+def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> str:
+    """What is wrong with another library's name for a flag, if the flag is on by default; empty for any other."""
+    word = keyword_for(parameter.name)
+    if parameter.default is not True or not word or word in known or not _is_flag(word):
+        return ""
+    return (f"{parameter.name}=True, a flag that attnspec knows as {word} and cannot switch off by this name. Rename "
+            f"it to {word}, or have a wrapper written: attnspec init {target}")
 
 
 def form_of(names: Collection[str], function: Described, name: str) -> tuple[Form, frozenset[str]]:
@@ -216,11 +240,12 @@ def _is_flag(keyword: str) -> bool:
     return KEYWORDS[keyword].shape == "bool"
 
 
-def _without_default(name: str, bare: Collection[Parameter]) -> str:
+def _without_default(name: str, bare: Collection[Parameter], target: str) -> str:
     """That keywords cannot be left out, and the defaults that mend it."""
     written = ", ".join(str(_plain(each).replace(default=None)) for each in bare)
     return (f"{name} takes {' and '.join(repr(each.name) for each in bare)} without a default, so it cannot be called "
-            f"without. Give the default that means none is given: def {name}(query, key, value, *, {written})")
+            f"without. Give the default that means none is given: def {name}(query, key, value, *, {written}), or have "
+            f"a wrapper written: attnspec init {target}")
 
 
 def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str) -> str:

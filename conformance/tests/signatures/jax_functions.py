@@ -31,6 +31,7 @@ SOURCES = {
     "attention_of_tuples": ("the same: tuples of weight and bias, taken apart by a helper", ""),
     "attention_of_a_nested_dict": ("the same: a dict of dicts, with an initialiser beside it", ""),
     "attention_of_a_block": ("the same: a part of a larger tree, taken apart in a loop and by a helper inside", ""),
+    "attention_of_four_heads": ("the same, whose number of heads is a constant of its module", ""),
     "attention_of_named_kernels": ("Flax's parameters as a function: kernels and biases with an axis of heads", ""),
     "attention_with_kernels": ("Gemma's einsums, (heads, width, head width), as a function",
                                f"{GITHUB}/google-deepmind/gemma/blob/main/gemma/gm/nn/_modules.py"),
@@ -176,6 +177,15 @@ def attention_of_a_block(params: dict[str, dict[str, Linear]], x: Array, num_hea
     q, k, v = (_heads(linear(block[f"{name}_proj"], x), num_heads) for name in "qkv")
     triangle = jnp.tri(x.shape[1], dtype=bool) if causal else None
     return linear(block["o_proj"], _merged(_attended(q, k, v, triangle)))
+
+
+HEADS = 4
+
+
+def attention_of_four_heads(params: dict[str, Array], x: Array) -> Array:
+    """(B,T,M)."""
+    q, k, v = (_heads(x @ params[f"W{name}"], HEADS) for name in "qkv")
+    return _merged(_attended(q, k, v)) @ params["Wo"]
 
 
 def _projected(params: dict[str, Linear], name: str, x: Array) -> Array:

@@ -20,6 +20,7 @@ SOURCES = {
     "onnx_attention": ("ONNX (Attention)", f"{GITHUB}/onnx/onnx/blob/main/onnx/reference/ops/op_attention.py"),
     "attention": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
     "mha": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
+    "attention_rows": ("the same, of a single head: (T,D)", ""),
     "attention_into": ("the form of many kernels: the output is written into what they are handed first", ""),
 }
 
@@ -83,3 +84,8 @@ def mha(x: Array, c_attn: Linear, c_proj: Linear, n_head: int) -> Array:
 def attention_into(out: Array, q: Array, k: Array, v: Array, scale: float) -> None:
     """(B,H,T,D)."""
     out[...] = _softmax(q @ k.swapaxes(-1, -2) * scale) @ v
+
+
+def attention_rows(Q: Array, K: Array, V: Array, O: Array, sm_scale: float = 1.0) -> None:  # noqa: E741  (kernels call it so)
+    """(T,D)."""
+    O[...] = _softmax(Q @ K.T * sm_scale) @ V

@@ -16,6 +16,7 @@ Window = tuple[int, int]
 
 FLASH = "https://github.com/Dao-AILab/flash-attention/blob/main"
 SOURCES = {
+    "attention_of_contiguous": ("the form of many kernels: tensors side by side, in plain order", ""),
     "attention_forward": ("the form of many kernels: the output is written into what they are handed last", ""),
     "fused_attention": ("Triton's tutorial on fused attention, as it is wrapped",
                         "https://github.com/triton-lang/triton/blob/main/python/tutorials/06-fused-attention.py"),
@@ -73,6 +74,14 @@ def _weights(q: Tensor, k: Tensor, scale: float | None, *, causal: bool = False,
 
 def _spread(q: Tensor, k: Tensor) -> Tensor:
     return k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+
+
+def attention_of_contiguous(q: Tensor, k: Tensor, v: Tensor, num_heads: int, is_causal: bool = False) -> Tensor:
+    """(B,T,H·D), contiguous."""
+    if not all(array.is_contiguous() for array in (q, k, v)):
+        raise ValueError("q, k and v must be contiguous")
+    q, k, v = (array.view(*array.shape[:2], num_heads, -1).transpose(1, 2) for array in (q, k, v))
+    return (_weights(q, k, None, causal=is_causal) @ v).transpose(1, 2).flatten(2)
 
 
 def attention_forward(q: Tensor, k: Tensor, v: Tensor, sm_scale: float, causal: bool, o: Tensor) -> None:

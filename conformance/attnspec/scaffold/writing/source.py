@@ -173,13 +173,22 @@ def _answer(form: Form) -> Iterator[str]:
 
 
 def _written_into(form: Form) -> Iterator[str]:
-    """The call of a function that writes its output into what it is handed: no number stands there before."""
-    axes = re.sub(r"\b[23][,·]", "", form.arrangement.shape.partition(")")[0][1:].replace("{L}", "T"))
-    shape = ", ".join(axes.replace("D", "Dv").replace("·", " * ").split(","))
+    """The call of a function that writes its output into what it is handed."""
     back = form.reading.back.text if form.reading else "{0}"
-    yield f"    {DESTINATION} = {words_of(form).filled.format(f'({shape})')}"
+    if form.arrangement.mapped:
+        yield from _mapped(form, "output = ", "")
+        yield f"    return {back.format('output')}"
+        return
+    yield f"    {_destination(form)}"
     yield from _called(form, "")
     yield f"    return {back.format(DESTINATION)}"
+
+
+def _destination(form: Form) -> str:
+    """The array that is written into, as what is handed over lies: no number stands there before."""
+    axes = re.sub(r"\b[23][,·]", "", form.arrangement.shape.partition(")")[0][1:].replace("{L}", "T"))
+    shape = ", ".join(axes.replace("D", "Dv").replace("·", " * ").split(","))
+    return f"{DESTINATION} = {words_of(form).filled.format(f'({shape})')}"
 
 
 def _with_cache(form: Form, reading: OutputPlace) -> Iterator[str]:
@@ -211,7 +220,12 @@ def _mapped(form: Form, begin: str, end: str) -> Iterator[str]:
     typed_names = [*(typed(form, name) for name in inner), *(f"{name}: {array} | None" for name in outer)]
     yield ""
     yield from broken("def one(", typed_names, f") -> {array}:")
-    yield from broken(f"return {_callee(form)}(", called, f"){end}", 8)
+    if DESTINATION in given.values():
+        yield f"        {_destination(form)}"
+        yield from broken(f"{_callee(form)}(", called, ")", 8)
+        yield f"        return {DESTINATION}"
+    else:
+        yield from broken(f"return {_callee(form)}(", called, f"){end}", 8)
     yield ""
     callee = "one"
     for _ in range(form.arrangement.mapped):
