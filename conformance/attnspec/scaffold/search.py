@@ -52,12 +52,14 @@ def _of_heads(form: Form, heads: int) -> Form:
                    remarks=(*form.remarks, f"It reads the number of heads from its module, and takes {heads} only."))
 
 
-_MOST_HEADS = 128
+_MOST_HEADS, _MOST_NUMBERS = 128, 4
 
 
 def _fixed_heads(callee: Examined) -> Sequence[int]:
-    """What may be its number of heads: whole numbers of its module."""
-    return sorted({number for number in callee.numbers.values() if 1 < number <= _MOST_HEADS})
+    """What may be its number of heads: whole numbers of its module, those first whose names say so."""
+    named = sorted(callee.numbers, key=lambda name: ("head" not in name.lower(), name))
+    likely = dict.fromkeys(callee.numbers[name] for name in named if 1 < callee.numbers[name] <= _MOST_HEADS)
+    return [*likely][:_MOST_NUMBERS]
 
 
 _WIDE, _LONG = {"D": 64, "Dv": 64}, {"T": 128, "S": 256, "D": 64, "Dv": 64}

@@ -75,7 +75,8 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     is none of these is left alone if it has a default, and so are `*args` and `**kwargs`. If it has none, the function
     cannot be called: an error. So is a keyword with a slip of the pen in it (`masks`, `casual`), which would turn off
     what the keyword is for, unless the function takes the keyword itself. Another library's name for a keyword
-    (`is_causal`) is left alone like any other parameter; wherever it is listed, the keyword stands beside it.
+    (`is_causal`) is left alone like any other parameter, unless it is a flag that is on; wherever it is listed, the
+    keyword stands beside it.
     """
     function = described_of(function)
     parameters = _parameters(function, name, target)
@@ -106,7 +107,7 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
 def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> str:
     """That query, key and value do not come first; a decorator may hide them."""
     takes = f"{name} takes ({', '.join(map(str, parameters))})"
-    if all(each.kind in _STARS for each in parameters):
+    if parameters and all(each.kind in _STARS for each in parameters):
         return (f"{takes}, as a decorator makes it that hides the parameters: put @functools.wraps(function) on what "
                 f"the decorator returns, or name them in a wrapper: {_FORM}.")
     return (f"{takes}; the first three should be query, key and value, given by position: {_FORM}. "
