@@ -102,7 +102,9 @@ def test_a_search_ends_where_the_callee_does_not_return(here: Path) -> None:
 
 def test_a_search_that_takes_too_long_ends(here: Path) -> None:
     written(here, "time.sleep(0.3); raise ValueError")
-    with pytest.raises(TargetError, match=r"it had not returned after 2 s\. Give it longer: --deadline\."):
+    with pytest.raises(TargetError, match=(
+            r"it had not returned after 2 s\. Give it longer: --deadline\. Nearest is a function that takes .*; "
+            r"but it raises ValueError\.$")):
         found("mine:attend", Surroundings(deadline=2))
 
 

@@ -17,6 +17,7 @@ from attnspec.scaffold.learning import Parameters, learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
+from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.writing.telling import described
 
@@ -73,13 +74,23 @@ _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
 def form_of(target: str, trier: Trier) -> Form:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
+    try:
+        found = _form_of(callee, trier)
+    except OutOfTime as late:
+        raise TargetError(f"{late}{_told(trier.nearest)}") from None
+    if found is None:
+        raise TargetError(_failure(callee, trier))
+    return found
+
+
+def _form_of(callee: Examined, trier: Trier) -> Form | None:
     fixed = _fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
         for form in _forms(callee, trier, pose):
             if (found := _found(form, trier) or _found_contiguous(form, trier)) is not None:
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
                 return learned(_with_context(alone), parameters_of_all(callee), trier)
-    raise TargetError(_failure(callee, trier))
+    return None
 
 
 def _with_context(form: Form) -> Form:
@@ -166,8 +177,6 @@ def _keep_nearest(form: Form, problem: AnyProblem, outputs: list[Output], trier:
 
 def _failure(callee: Examined, trier: Trier) -> str:
     """What was tried, the nearest of it, and what stood against that."""
-    nearest = trier.nearest
-    told = "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
     known = parameters_of_all(callee)
     if not any(known.values()):
         return (f"{callee.target} names no parameters, as a function that a decorator returns without "
@@ -175,8 +184,12 @@ def _failure(callee: Examined, trier: Trier) -> str:
     unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
     said = f" What its {' and '.join(unknown)} means could not be found out, and it has no default." if unknown else ""
     return (f"{callee.target} does not compute attention in any of the {trier.tried} forms that were "
-            f"tried.{told}{said}{_fixed(callee)} "
+            f"tried.{_told(trier.nearest)}{said}{_fixed(callee)} "
             "Write its adapter by hand: docs/writing-an-adapter.md.")
+
+
+def _told(nearest: Attempt | None) -> str:
+    return "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
 
 
 def _fixed(callee: Examined) -> str:

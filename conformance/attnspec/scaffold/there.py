@@ -17,6 +17,10 @@ from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import load_text, loaded_there
 
 
+class OutOfTime(TargetError):  # noqa: N818  (named for what happened)
+    """The search takes longer than it may."""
+
+
 @dataclass(slots=True)
 class There:
     """One process, and what was loaded in it. until: when the search has to be over, by `time.monotonic`."""
@@ -44,11 +48,11 @@ class There:
     def written(self, text: str, name: str, lift: str) -> Subject:
         """The function of this name in this text, loaded once: what a framework compiles for it is kept.
 
-        Raises TargetError; the same where time is up.
+        Raises TargetError; OutOfTime where time is up.
         """
         if time.monotonic() > self.until:
-            raise TargetError(f"it had not returned after {self.client.surroundings.deadline:g} s. Give it longer: "
-                              "--deadline.")
+            raise OutOfTime(f"it had not returned after {self.client.surroundings.deadline:g} s. Give it longer: "
+                            "--deadline.")
         if (text, lift) not in self._written:
             self._written[text, lift] = load_text(text, name, self.client, lift=lift)
         return self._written[text, lift]
