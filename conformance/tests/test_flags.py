@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attnspec.cli import main
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
@@ -55,6 +56,31 @@ def test_a_packed_function_too(tmp_path: Path, default: str) -> None:
     text = PACKED.format(default=default)
     assert verdict(tmp_path, text, "attention.queries_are_independent") is Verdict.HELD
     assert verdict(tmp_path, text.replace("if causal", "if True"), "attention.worked_example") is Verdict.VIOLATED
+
+
+BACKWARD = """
+import numpy as np
+def weights_of(query, key, causal):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf) if causal else logits
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+def attend(query, key, value, causal=True):
+    return weights_of(query, key, causal) @ value
+def attend_backward(query, key, value, grad_output{more}):
+    weights = weights_of(query, key, {causal})
+    of_weights = grad_output @ value.swapaxes(-1, -2)
+    of_logits = weights * (of_weights - (of_weights * weights).sum(-1, keepdims=True)) / np.sqrt(query.shape[-1])
+    swapped = of_logits.swapaxes(-1, -2)
+    return {{"query": of_logits @ key, "key": swapped @ query, "value": weights.swapaxes(-1, -2) @ grad_output}}
+"""
+
+
+@pytest.mark.parametrize(("more", "causal"), [("", "False"), (", causal=True", "causal")])
+def test_a_backward_pass_is_given_such_a_flag_if_it_takes_one(tmp_path: Path, more: str, causal: str) -> None:
+    (tmp_path / "mine.py").write_text(BACKWARD.format(more=more, causal=causal), encoding="utf-8")
+    assert main(["check", f"{tmp_path}/mine.py:attend", "--profile", "gradients", "--clause", "gradients.definition",
+                 "--dtype", "float64", "--effort", "glance", "-n", "1", "--no-record"]) == 0
 
 
 def test_one_that_ignores_the_flag_is_found(tmp_path: Path) -> None:

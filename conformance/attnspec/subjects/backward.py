@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter
 from types import MappingProxyType
 
@@ -47,6 +47,11 @@ class BackwardPass:
                   for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
         missing = sorted(needed - self.keywords)
         return f"{self.name} takes no {' and no '.join(missing)}" if missing else ""
+
+    def as_taken(self, call: Call) -> Call:
+        """The call without flags that are off and that it has no parameter for."""
+        given = {name: value for name, value in call.keywords.items() if value is not False or name in self.keywords}
+        return replace(call, keywords=given)
 
     def kept(self, forward: Answer) -> Mapping[str, Array]:
         """What it wants of the forward pass: the output, (B,H,T,Dv) or (B,T,M), the log-sum-exp (B,H,T)."""

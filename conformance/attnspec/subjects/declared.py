@@ -236,7 +236,7 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
     said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,
-                   switched_off=signature.switched_off, form=signature.form, given=signature.given)
+                   off=signature.off, form=signature.form, given=signature.given)
     return of_kind(said, signature.kind)
 
 

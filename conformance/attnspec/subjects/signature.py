@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Parameter
 from keyword import iskeyword
 
@@ -51,8 +51,8 @@ _SAID: Mapping[Form, frozenset[str]] = {
 class Signature:
     """What a function takes beyond query, key and value: attnspec's keywords, and what is left at these defaults.
 
-    form: the form of its arrays.  given: the parameters that belong to this form.  switched_off: the flags that are off
-    only where a call says so, since they are on by default or have none.
+    form: the form of its arrays.  given: the parameters that belong to this form.  off: the flags that are off only
+    where a call says so, since they are on by default or have none, each with False.
     """
 
     keywords: frozenset[str]
@@ -60,7 +60,7 @@ class Signature:
     defaults: Mapping[str, str]
     form: Form = Form.DENSE
     given: frozenset[str] = frozenset()
-    switched_off: frozenset[str] = frozenset()
+    off: Mapping[str, bool] = field(default_factory=dict)
 
 
 def signature_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE,
@@ -101,7 +101,7 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
         raise _error(function, _without_default(name, bare, target))
     return Signature(frozenset(known) | _SAID[form], kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form,
-                     frozenset(each.name for each in known.values() if _is_flag(each.name) and each.default))
+                     {each.name: False for each in known.values() if _is_flag(each.name) and each.default})
 
 
 def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> str:

@@ -196,7 +196,7 @@ class Subject:
             return self._spread_gradients(problem, packed)
         arrays = _inputs(packed)
         shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
-        keywords = {**self._off, **packed.given}
+        keywords = {**self.declaration.off, **packed.given}
         answer = self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
@@ -204,7 +204,7 @@ class Subject:
     def _spread_gradients(self, problem: Problem, packed: Packed) -> Answer:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
-        keywords = {**self._off, **packed.given}
+        keywords = {**self.declaration.off, **packed.given}
         answer = self._called(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits))
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
@@ -244,7 +244,7 @@ class Subject:
     def _pulled(self, backward: BackwardPass, call: Call, forward: Answer) -> Answer:
         """The gradients of the backward pass with the output of the forward pass."""
         try:
-            return replace(self._called(call), output=forward.output)
+            return replace(self._called(backward.as_taken(call)), output=forward.output)
         except UnusableAnswer as unusable:
             raise backward.unusable(unusable.sentence) from None
 
@@ -267,16 +267,12 @@ class Subject:
         caches are made.
         """
         said = _SAID_BY_FORM.get(self.declaration.form, frozenset())
-        used = self._off | {name: value for name, value in sorted(problem.given.items()) if name not in said}
+        used: dict[str, object] = {**self.declaration.off}
+        used |= {name: value for name, value in sorted(problem.given.items()) if name not in said}
         if "mask" in used and self.declaration.limits.bias_is_mask:
             used["bias"] = _as_bias(problem)
             del used["mask"]
         return used
-
-    @property
-    def _off(self) -> dict[str, object]:
-        """What a call gives whether or not a problem has it."""
-        return dict.fromkeys(sorted(self.declaration.switched_off), False)
 
     def _weights_shape(self, problem: Problem | LayerProblem) -> tuple[int, ...]:
         sizes = problem.sizes

@@ -237,7 +237,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
-                          switched_off=signature.switched_off, form=signature.form, given=signature.given,
+                          off=signature.off, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
@@ -273,7 +273,7 @@ def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
     taken = subject.declaration
     declaration = replace(declared, keywords=taken.keywords, defaults=taken.defaults,
-                          switched_off=taken.switched_off, limits=limits,
+                          off=taken.off, limits=limits,
                           conventions={**declared.conventions, **variant.conventions},
                           precision={**declared.precision, **variant.precision,
                                      **variant.precision_on.get(_device_of(subject.callee), {})})
