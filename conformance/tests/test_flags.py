@@ -79,7 +79,7 @@ def attend_backward(query, key, value, grad_output{more}):
 @pytest.mark.parametrize(("more", "causal"), [("", "False"), (", causal=True", "causal")])
 def test_a_backward_pass_is_given_such_a_flag_if_it_takes_one(tmp_path: Path, more: str, causal: str) -> None:
     (tmp_path / "mine.py").write_text(BACKWARD.format(more=more, causal=causal), encoding="utf-8")
-    assert main(["check", f"{tmp_path}/mine.py:attend", "--profile", "gradients", "--clause", "gradients.definition",
+    assert main(["check", f"{tmp_path}/mine.py:attend", "--profile", "gradients", "--clause", "gradients.of_query",
                  "--dtype", "float64", "--effort", "glance", "-n", "1", "--no-record"]) == 0
 
 
