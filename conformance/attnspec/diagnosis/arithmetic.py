@@ -178,8 +178,10 @@ class ArithmeticExplainer:
                    classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
         """The class of a format in which all answers are numbers, if under it the case is no failure.
 
-        Something else may be wrong with the subject, so that no class allows all that it answers.
+        Something else may be wrong with the subject, so that no class allows all that it answers. The case is put
+        with ordinary values first: whole numbers are numbers of any format.
         """
+        judged(trial, trial.evaluator, replace(failing, families=("normal",)))
         for wider, evaluator in classes:
             if wider.fits and _fit(evaluator.remembered, wider.fits) and _allows_case(
                     trial, evaluator, failing, claimed):
