@@ -93,10 +93,12 @@ class ArithmeticExplainer:
         Something else may be wrong with the subject, so that no class allows all that it answers. The case is put
         with ordinary values first: whole numbers are numbers of any format.
         """
-        judged(trial, trial.evaluator, replace(failing, families=("normal",)))
-        for wider, evaluator in classes:
-            if wider.fits and _fit(evaluator.remembered, wider.fits) and _allows_case(
-                    trial, evaluator, failing, claimed):
+        marked = [(wider, evaluator) for wider, evaluator in classes
+                  if wider.fits and _fit(evaluator.remembered, wider.fits)]
+        if marked:
+            judged(trial, trial.evaluator, replace(failing, families=("normal",)))
+        for wider, evaluator in marked:
+            if _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed):
                 self._answers.add((evaluator.dtype, wider.cause))
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None

@@ -6,8 +6,7 @@ import inspect
 import sys
 import types
 import typing
-from types import CodeType
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from .describing import getattr_, hasattr_, plain, quietly, text_of, uses, written
 
@@ -57,16 +56,9 @@ def _numbers(function: Any) -> Dict[str, int]:
     """The whole numbers of its module that it names, or a function that it calls."""
     found: Dict[str, int] = {}
     for each in map(_unwrapped, _reached(function)):
-        named = _names_of(getattr_(each, "__code__", None))
+        named = frozenset(_names(getattr_(each, "__code__", None)))
         found.update({name: value for name, value in _scope(each).items() if name in named and type(value) is int})
     return found
-
-
-def _names_of(code: Any) -> FrozenSet[str]:
-    """The names that code uses, and the functions inside it do."""
-    if type(code) is not CodeType:
-        return frozenset()
-    return frozenset(code.co_names).union(*map(_names_of, code.co_consts))
 
 
 def signature(function: Any) -> Dict[str, Any]:

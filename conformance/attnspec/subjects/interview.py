@@ -57,7 +57,10 @@ class Interview:
 
     def takes(self, case: Case) -> bool:
         """Whether the function answers, rightly or wrongly, and no limit keeps the case from it."""
-        problem = case.posed(self.dtype, self.subject.declaration.kind)
+        return self.answers(case.posed(self.dtype, self.subject.declaration.kind))
+
+    def answers(self, problem: Problem | LayerProblem | RotaryProblem) -> bool:
+        """The same of a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return False
         try:
@@ -82,7 +85,8 @@ class Interview:
         """The same, asked anew; about: what else than sizes and keywords it may be about."""
         return self.refusal_of(case.posed(self.dtype, self.subject.declaration.kind), about=about)
 
-    def refusal_of(self, problem: Problem | RotaryProblem, *, about: re.Pattern[str] | None = None) -> str:
+    def refusal_of(self, problem: Problem | LayerProblem | RotaryProblem, *,
+                   about: re.Pattern[str] | None = None) -> str:
         """The same of a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return ""

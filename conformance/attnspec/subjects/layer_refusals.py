@@ -10,8 +10,8 @@ from attnspec.core.nouns import DType
 from attnspec.problems.make import make_layer
 from attnspec.problems.problem import LayerProblem, Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.subjects.interview import refusal_in
-from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.interview import Interview
+from attnspec.subjects.subject import Subject
 
 _PLAIN = Sizes(B=2, H=2, Hkv=2, T=4, S=4, D=4, Dv=4)
 
@@ -33,8 +33,10 @@ WIDTHS: Mapping[str, Width] = {
 
 def with_widths(subject: Subject) -> Subject:
     """The subject with a limit for each of these widths that it refuses clearly, where it takes the plain ones."""
-    dtypes = (each for each in subject.declaration.dtypes if _takes(subject, _posed(subject, each, Width(""))))
-    for dtype in islice(dtypes, 1):
+    plain = Width("")
+    taken = (each for each in subject.declaration.dtypes
+             if Interview(subject, each).answers(_posed(subject, each, plain)))
+    for dtype in islice(taken, 1):
         for limit, width in WIDTHS.items():
             subject = _with_width(subject, limit, width, dtype)
     return subject
@@ -42,7 +44,8 @@ def with_widths(subject: Subject) -> Subject:
 
 def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Subject:
     declared = subject.declaration
-    words = "" if getattr(declared.limits, limit) else _refusal(subject, _posed(subject, dtype, width))
+    is_said = getattr(declared.limits, limit)
+    words = "" if is_said else Interview(subject, dtype).refusal_of(_posed(subject, dtype, width))
     if not words:
         return subject
     limits = replace(declared.limits, **{limit: True})  # type: ignore[arg-type]  # by name; both are flags
@@ -56,24 +59,3 @@ def _posed(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
     recipe = Recipe(sizes, ("normal",), "none", frozenset({"causal"} if limits.causal_only else ()), 1,
                     M=sizes.H * sizes.D + width.more, inputs="one" if limits.self_attention_only else "separate")
     return make_layer(recipe, dtype, limits=limits)
-
-
-def _takes(subject: Subject, problem: LayerProblem) -> bool:
-    try:
-        subject.answer_layer(problem)
-    except (SubjectRaised, ValueError):
-        return False
-    except UnusableAnswer:
-        return True
-    return True
-
-
-def _refusal(subject: Subject, problem: LayerProblem) -> str:
-    """The words of a clear refusal; empty where it answers, raises something else, or is not put this by a limit."""
-    try:
-        subject.answer_layer(problem)
-    except SubjectRaised as raised:
-        return refusal_in(raised, problem)
-    except (UnusableAnswer, ValueError):
-        return ""
-    return ""

@@ -85,6 +85,12 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
     if len(inputs) < 3 or any(each.kind not in _POSITIONAL or _is_no_input(each.name) for each in inputs):
         raise _error(function, _without_inputs(name, parameters, target))
+    return _behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
+
+
+def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, target: str, *,
+                   is_always_causal: bool) -> Signature:
+    """What attention takes beside query, key and value. Raises TargetError."""
     form, given_by_form = form_of([parameter.name for parameter in rest], function, name)
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
     known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
@@ -95,9 +101,9 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     if is_always_causal and "causal" not in known:
         raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
                                f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
-    given = ({"causal"} if is_always_causal else set()) | ({NUMBER} if form is Form.PAGED else set())
-    if bare := [each for each in known.values() if each.default is Parameter.empty and not _is_flag(each.name)
-                and kind not in KEYWORDS[each.name].required and each.name not in given]:
+    given = {word for word in known if _is_flag(word) or kind in KEYWORDS[word].required} | (
+        {NUMBER} if form is Form.PAGED else set())
+    if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
         raise _error(function, _without_default(name, bare, target))
     return Signature(frozenset(known) | _SAID[form], kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form,

@@ -151,7 +151,7 @@ def _answer(form: Form) -> Iterator[str]:
     if form.is_class and form.state is None and form.kind is Kind.LAYER:
         whole = f"{_callee(form)}({', '.join([*handed(form), *_beside(form, _given(form))])})"
         yield f"    return {BORN[form.family].format(whole)}"
-    elif DESTINATION in form.given.values():
+    elif DESTINATION in form.given.values() and not form.arrangement.mapped:
         yield from _written_into(form)
     elif reading is None:
         yield from _called(form, "return ")
@@ -175,10 +175,6 @@ def _answer(form: Form) -> Iterator[str]:
 def _written_into(form: Form) -> Iterator[str]:
     """The call of a function that writes its output into what it is handed."""
     back = form.reading.back.text if form.reading else "{0}"
-    if form.arrangement.mapped:
-        yield from _mapped(form, "output = ", "")
-        yield f"    return {back.format('output')}"
-        return
     yield f"    {_destination(form)}"
     yield from _called(form, "")
     yield f"    return {back.format(DESTINATION)}"
