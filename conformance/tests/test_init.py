@@ -87,6 +87,11 @@ def parameters_first(params, query, key, value, num_heads, mask=None):
     output = weights / weights.sum(-1, keepdims=True) @ v
     return output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["wo"]
 
+def loses_the_last(params, x, context, num_heads):
+    """Of a context that is longer than x, the last place."""
+    context = context[:, :-1] if context.shape[1] > x.shape[1] else context
+    return parameters_first(params, x, context, context, num_heads)
+
 def mask_of_next_entry(query, key, value, mask=None):
     """Each batch entry heeds the mask of its neighbour."""
     logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
@@ -207,6 +212,13 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
     assert form.remarks == (
         "Its scale could not be used as `scale`, so that keyword is left out. Nearest is scale=1 / scale (what the dot "
         "products are divided by); but its output is -1.62 where -2.28 is expected, at (0, 1, 2, 5).",)
+
+
+def test_a_layer_that_is_wrong_of_another_input_is_written_for_its_own_and_says_so() -> None:
+    form = found("their_numpy:loses_the_last")
+    assert form.given["context"] == "query"
+    assert form.remarks == ("With another input as its context it raised, or gave other numbers: attention to that is "
+                            "not judged.",)
 
 
 def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
@@ -35,6 +36,7 @@ class Limits(KeywordLimits):
 
     ties_value_width: Dv must equal D.  grouped: Hkv < H is accepted (None: not said, probed).
     self_attention_only: one input X serves as query, key and value, so T = S.
+    one_memory: a second input, the memory, serves as key and value.
     ties_model_width: M = H·D.  broadcasts: masks of fewer axes or of size-1 axes are accepted.
     bias_is_mask: the only way to hand over a mask is an additive bias.
     weights: what is returned, `per_head` or `averaged`.
@@ -56,6 +58,7 @@ class Limits(KeywordLimits):
     ties_value_width: bool = False
     grouped: bool | None = None
     self_attention_only: bool = False
+    one_memory: bool = False
     ties_model_width: bool = False
     broadcasts: bool = False
     bias_is_mask: bool = False
@@ -139,6 +142,11 @@ class Limits(KeywordLimits):
     def refused_along(self, *axes: str) -> tuple[Condition, ...]:
         """The conditions on one of these axes under which everything is refused."""
         return tuple(alone for each in self.all_refusals if (alone := each.alone) and alone.axis in axes)
+
+    @property
+    def inputs(self) -> Literal["separate", "memory", "one"]:
+        """What a layer is fed at least: three arrays, a query and a memory, or one."""
+        return "one" if self.self_attention_only else "memory" if self.one_memory else "separate"
 
     @property
     def ties_lengths(self) -> bool:

@@ -156,6 +156,5 @@ def _problem(call: DiagnosticCall, dtype: DType, subject: Subject, *, is_layer: 
         problem = make_problem(call.recipe, dtype)
         return call.change(Posed((problem,))).one if call.change else problem
     limits = subject.declaration.limits
-    inputs = "one" if limits.self_attention_only else "separate"
-    recipe = replace(call.recipe, M=model_width(call.recipe.sizes, limits), inputs=inputs)
+    recipe = replace(call.recipe, M=model_width(call.recipe.sizes, limits), inputs=limits.inputs)
     return make_layer(recipe, dtype, limits=limits)

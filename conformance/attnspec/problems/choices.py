@@ -155,7 +155,8 @@ class Menu:
             return ("one",)
         if self.domain.inputs != "any":
             return (self.domain.inputs,)
-        return ("separate", "memory", "one") if sizes.T == sizes.S else ("separate", "memory")
+        kinds = ("memory",) if self.limits.one_memory else ("separate", "memory")
+        return (*kinds, "one") if sizes.T == sizes.S else kinds
 
 
 def _pick(choices: Sequence[Choice], byte: int) -> Choice:

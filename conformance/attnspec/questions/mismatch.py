@@ -26,6 +26,8 @@ def _asked(asker: Asker, pose: Pose, paired: int) -> Reply:
     """paired: how many keys have all that belongs to them. An output of another shape is an answer, too."""
     if asker.subject.declaration.limits.self_attention_only:
         raise NotAsked("one input serves as query, key and value")
+    if asker.subject.declaration.limits.one_memory:
+        raise NotAsked("one input serves as key and value")
     try:
         output = asker.without_limits(broadcasts=True).output(pose(asker))
     except Failed as failed:

@@ -156,9 +156,18 @@ def _constructed(form: Form, layer: Examined, trier: Trier) -> Iterator[Form]:
 
 
 def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
-    """How its arrays lie, and what else its call is given."""
+    """How its arrays lie, and what else its call is given; what has a memory may be left to attend to its input."""
     names = array_names(called)
-    names = names if len(names) == 3 and theirs("key", called) else names[:1]
+    if len(names) == 3 and theirs("key", called):
+        yield from _called(form, called, names)
+        return
+    for memory in theirs("context", called)[:1]:
+        yield from _called(replace(form, limits={**form.limits, "one_memory": True}), called, (*names[:1], memory.name))
+    yield from _called(form, called, names[:1])
+
+
+def _called(form: Form, called: Sequence[TheirParameter], names: Sequence[str]) -> Iterator[Form]:
+    """How its arrays, of these names, lie, and what else its call is given."""
     rest = tuple(each for each in called if each.name not in names)
     options = choices(rest, roles(rest, At.CALL), Kind.LAYER, At.CALL, form.lift)
     for given in combinations(options):

@@ -72,6 +72,7 @@ def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
                     *(["w_out", "b_out"] if form.limits.get("projects_output") is False else [])]
         problem = problem.but(params={name: array for name, array in problem.params.items()
                                       if not name.startswith(tuple(left_out))})
+        problem = problem.but(value=problem.key) if form.limits.get("one_memory") else problem
     return problem.but(causal=bool(form.limits.get("causal_only")))
 
 

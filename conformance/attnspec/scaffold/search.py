@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnspec.core.errors import TargetError
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import Parameters, learned
+from attnspec.scaffold.lookup import theirs
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
@@ -89,14 +90,17 @@ def _form_of(callee: Examined, trier: Trier) -> Form | None:
         for form in _forms(callee, trier, pose):
             if (found := _found(form, trier) or _found_contiguous(form, trier)) is not None:
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
-                return learned(_with_context(alone), parameters_of_all(callee), trier)
+                return learned(_with_memory_told(alone, callee), parameters_of_all(callee), trier)
     return None
 
 
-def _with_context(form: Form) -> Form:
-    """What a layer attends to is judged as its input alone, which goes through all three projections."""
-    said = [f"Its {name} is given what its queries are made of: attention to another input is not judged."
-            for name, text in form.given.items() if text == "query"]
+def _with_memory_told(form: Form, callee: Examined) -> Form:
+    """What attended rightly to its own input alone is judged so: that goes through all three projections."""
+    if form.kind is not Kind.LAYER or form.limits.get("one_memory"):
+        return form
+    said = [f"With another input as its {each.name} it raised, or gave other numbers: attention to that is not judged."
+            for each in theirs("context", callee.call if callee.is_class else callee.parameters)[:1]
+            if each.name not in form.names]
     return replace(form, remarks=(*form.remarks, *said))
 
 

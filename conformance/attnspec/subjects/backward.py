@@ -129,7 +129,7 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
     """A call that a framework differentiates: output and gradients come back.
 
     arrays: query (B,H,T,D), key and value in the form that the function takes.  grad: (B,H,T,Dv), or as the output is.
-    once: inputs of which the query serves, too, so that its gradient is theirs.
+    once: inputs for which one before them serves, too, so that its gradient is theirs.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
     parameters = _parameters(problem, keywords)

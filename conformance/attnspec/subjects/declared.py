@@ -192,6 +192,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "ties_value_width": "True",
     "grouped": "False",
     "self_attention_only": "True",
+    "one_memory": "True",
     "ties_model_width": "True",
     "broadcasts": "True",
     "bias_is_mask": "True",

@@ -57,5 +57,5 @@ def _posed(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
     limits = subject.declaration.limits
     sizes = replace(_PLAIN, Dv=width.Dv, **({"H": 1, "Hkv": 1} if limits.single_head else {}))
     recipe = Recipe(sizes, ("normal",), "none", frozenset({"causal"} if limits.causal_only else ()), 1,
-                    M=sizes.H * sizes.D + width.more, inputs="one" if limits.self_attention_only else "separate")
+                    M=sizes.H * sizes.D + width.more, inputs=limits.inputs)
     return make_layer(recipe, dtype, limits=limits)

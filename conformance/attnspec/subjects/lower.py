@@ -6,7 +6,7 @@ padded width then sets the layer's scale, which `Lowered.head_width` tells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,10 +16,20 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import HELD, INPUTS, Array, Problem, Sizes, numpy_dtype
 
+SHARES: Mapping[str, Mapping[str, int]] = {
+    "separate": {"query": 0, "key": 0, "value": 0},
+    "memory": {"query": 0, "key": 0, "value": 1},
+    "one": {"query": 0, "key": 1, "value": 2},
+}
+"""By what a layer is fed, which part of its input's columns, within each head, holds query, key and value."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """query (B,T,M), key and value (B,S,M), the parameters, and how wide the layer's heads are."""
+    """query (B,T,M), key and value (B,S,M), the parameters, and how wide the layer's heads are.
+
+    shares: of which part of a head's columns in its input each of the three is made.
+    """
 
     query: Array
     key: Array
@@ -28,6 +38,7 @@ class Lowered:
     sizes: Sizes
     head_width: int
     value_width: int
+    shares: Mapping[str, int]
 
     @property
     def output_shape(self) -> tuple[int, int, int]:
@@ -43,9 +54,10 @@ class Lowered:
         return heads.swapaxes(1, 2)[..., : self.sizes.Dv]
 
     @property
-    def of_one_input(self) -> frozenset[str]:
-        """The inputs that are the query itself."""
-        return frozenset(name for name in HELD if getattr(self, name) is self.query)
+    def first_of(self) -> Mapping[str, str]:
+        """By input the first one that is the same array: itself, or the one that serves for it, too."""
+        first = {id(getattr(self, name)): name for name in reversed(INPUTS)}
+        return {name: first[id(getattr(self, name))] for name in INPUTS}
 
     def output_of(self, heads: Array) -> Array:
         """An array (B,H,T,Dv) that lies as attention's output does, as the layer's (B,T,M)."""
@@ -62,24 +74,21 @@ class Lowered:
         """Gradients of the layer's inputs, (B,T,M) and its like, as those of attention, (B,H,T,D) and its like: each
         column of an input is an entry of one head. Those of other inputs stay as they are.
         """
-        n, found = self.sizes, dict(gradients)
-        if self.of_one_input:
-            thirds = found["query"].reshape(n.B, n.T, n.H, 3, self.head_width // 3)
-            found.update({name: thirds[:, :, :n.Hkv if part else n.H, part] for part, name in enumerate(INPUTS)})
-        else:
-            heads = {"query": (n.H, self.head_width), "key": (n.Hkv, self.head_width),
-                     "value": (n.Hkv, self.value_width)}
-            found.update({name: found[name][..., : H * width].reshape(*found[name].shape[:2], H, width)
-                          for name, (H, width) in heads.items()})
-        widths = dict(zip(INPUTS, (n.D, n.D, n.Dv), strict=True))
-        return {**found, **{name: found[name].swapaxes(1, 2)[..., :width] for name, width in widths.items()}}
+        n, parts, found = self.sizes, _parts(self.shares), dict(gradients)
+        lie = {"query": (n.H, self.head_width, n.D), "key": (n.Hkv, self.head_width, n.D),
+               "value": (n.Hkv, self.value_width, n.Dv)}
+        for name, (heads, padded, width) in lie.items():
+            columns = gradients[self.first_of[name]][..., : heads * padded]
+            apart = columns.reshape(*columns.shape[:2], heads, parts, padded // parts)
+            found[name] = apart[:, :, :, self.shares[name], :width].swapaxes(1, 2)
+        return found
 
 
 def lower(problem: Problem, limits: Limits) -> Lowered:
     """The problem for a layer with these limits. Raises ValueError where they forbid it (see `misfit`)."""
     if reason := misfit(problem.sizes, limits):
         raise ValueError(reason)
-    return _one_input(problem, limits) if limits.self_attention_only else _three_inputs(problem, limits)
+    return _three_inputs(problem, limits) if limits.inputs == "separate" else _in_parts(problem, limits)
 
 
 def misfit(sizes: Sizes, limits: Limits) -> str:
@@ -95,10 +104,14 @@ def misfit(sizes: Sizes, limits: Limits) -> str:
 
 def head_width(sizes: Sizes, limits: Limits) -> int:
     """The head width of the lowered layer: the one whose root scales its logits."""
-    if limits.self_attention_only:
-        # the one input holds query, key and value side by side in every head
-        return 3 * max(sizes.D, sizes.Dv)
+    if (parts := _parts(SHARES[limits.inputs])) > 1:
+        # an input that serves for several holds them side by side in every head
+        return parts * max(sizes.D, sizes.Dv)
     return max(sizes.D, sizes.Dv) if _ties(limits) else sizes.D
+
+
+def _parts(shares: Mapping[str, int]) -> int:
+    return 1 + max(shares.values())
 
 
 def _ties(limits: Limits) -> bool:
@@ -114,19 +127,29 @@ def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
     inputs = {name: _side_by_side(getattr(problem, name), per_head, M) for name, (_, per_head) in columns.items()}
     widths = (sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width)
     params = _identities(M, widths, problem.dtype, limits)
-    return Lowered(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width)
+    return Lowered(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width,
+                   shares=SHARES[limits.inputs])
 
 
-def _one_input(problem: Problem, limits: Limits) -> Lowered:
-    """X = [q|k|v] within each head, and projections that select them; the first heads alone have keys and values."""
-    sizes, width = problem.sizes, head_width(problem.sizes, limits)
-    B, H, T = sizes.B, sizes.H, sizes.T
-    parts = np.zeros((B, T, H, 3, width // 3), problem.query.dtype)
-    for part, array in enumerate(getattr(problem, name) for name in INPUTS):
-        parts[:, :, :array.shape[1], part, : array.shape[-1]] = array.swapaxes(1, 2)
-    X = parts.reshape(B, T, H * width)
-    params = _selections(sizes.H, sizes.Hkv, width, problem.dtype, limits)
-    return Lowered(X, X, X, params, sizes, width, width)
+def _in_parts(problem: Problem, limits: Limits) -> Lowered:
+    """X = [q|k|v], or a query [q|0] and a memory [k|v], within each head, and projections that select them; the first
+    heads alone have keys and values.
+    """
+    shares, width = SHARES[limits.inputs], head_width(problem.sizes, limits)
+    held = _beside(problem, INPUTS if limits.self_attention_only else HELD, shares, width)
+    query = held if limits.self_attention_only else _beside(problem, INPUTS[:1], shares, width)
+    params = _selections(problem.sizes.H, problem.sizes.Hkv, width, problem.dtype, limits)
+    return Lowered(query, held, held, params, problem.sizes, width, width, shares)
+
+
+def _beside(problem: Problem, names: Sequence[str], shares: Mapping[str, int], width: int) -> Array:
+    """(B,T,H·width) or (B,S,H·width): these of query, key and value, each in its part of every head's columns."""
+    arrays, parts = {name: getattr(problem, name) for name in names}, _parts(shares)
+    B, _, length, _ = arrays[names[0]].shape
+    model = np.zeros((B, length, problem.sizes.H, parts, width // parts), problem.query.dtype)
+    for name, array in arrays.items():
+        model[:, :, :array.shape[1], shares[name], : array.shape[-1]] = array.swapaxes(1, 2)
+    return model.reshape(B, length, -1)
 
 
 def _side_by_side(array: Array, per_head: int, M: int) -> Array:
@@ -150,13 +173,12 @@ def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits:
 
 @lru_cache(maxsize=32)
 def _selections(heads: int, kv_heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
-    """w_query (M,M), w_key and w_value (M,Hkv·D). Head by head: query, key and value are the first, second and last
-    third of the input's columns.
-    """
-    third = width // 3
-    # heads own blocks of columns, so the three parts are picked within each block
-    weights = {name: _part(heads, width, part * third, third, dtype)[:, :(kv_heads if part else heads) * width]
-               for part, name in enumerate(("w_query", "w_key", "w_value"))}
+    """w_query (M,M), w_key and w_value (M,Hkv·D): head by head, each selects its part of the input's columns."""
+    shares = SHARES[limits.inputs]
+    count, read = width // _parts(shares), {"query": heads, "key": kv_heads, "value": kv_heads}
+    # heads own blocks of columns, so the parts are picked within each block
+    weights = {f"w_{name}": _part(heads, width, share * count, count, dtype)[:, :read[name] * width]
+               for name, share in shares.items()}
     return _params({**weights, "w_out": _eye(heads * width, heads * width, dtype)}, limits)
 
 

@@ -83,8 +83,9 @@ class Misfits:
             yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
         if declaration.form in _MADE:
             yield _own_layout(problem, _MADE[declaration.form])
-        if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
-            yield "a page holds a value for every key"
+        if problem.key.shape[-2] != problem.value.shape[-2]:
+            yield "a page holds a value for every key" if declaration.form is Form.PAGED else \
+                "one input serves as key and value" if limits.one_memory else ""
         yield from self._of_keywords(given)
         if GRAD in given and isinstance(problem, Problem):
             yield self.backward.lacks(problem, limits) if self.backward else "" if can_differentiate(declaration) else \

@@ -179,7 +179,8 @@ class Subject:
     def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> Answer:
         """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
-        arrays, keywords, once = _inputs(lowered), {**self._keywords(problem), **params}, lowered.of_one_input
+        arrays, keywords = _inputs(lowered), {**self._keywords(problem), **params}
+        once = frozenset(name for name, first in lowered.first_of.items() if name != first)
         limits, backward = self.declaration.limits, self.backward
         if backward is None:
             answer = self._called(call_of_framework(problem, arrays, keywords, grad, limits, once=once))

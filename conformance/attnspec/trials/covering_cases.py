@@ -49,9 +49,8 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
         return tuple(_generic(domain, sizes, features, index, seed)
                      for index, (sizes, _) in enumerate(product(shapes, range(CHANCES[domain.kind][effort]))))
     mask = domain.masks[0] if "mask" in domain.always else "none"
-    inputs = "one" if limits.self_attention_only else "separate"
     return tuple(
-        Recipe(sizes, domain.families[:1], mask, domain.always, seed % 2**24, inputs=inputs,
+        Recipe(sizes, domain.families[:1], mask, domain.always, seed % 2**24, inputs=limits.inputs,
                M=model_width(sizes, limits) if domain.is_layer else 0)
         for sizes in shapes)
 

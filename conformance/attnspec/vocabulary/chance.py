@@ -85,7 +85,7 @@ def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rat
     seen, problem = see(scene, run, "logits"), scene.problem(run)
     if not seen.claimed.all():
         return nothing("has_variance", "some weights are too small to compute their logits from them")
-    width = problem.sizes.D
+    width = scene.subject.scale_width(problem)  # of a layer whose heads are padded, that of its heads
     norms = np.square(problem.query.astype(np.float64)).sum(axis=-1)
     law = norms / width if value == "one" else norms
     pivot = float((np.square(_centred(seen.array)).sum(axis=-1) / law).sum())

@@ -28,6 +28,7 @@ SOURCES = {
     "entropix_attention": ("entropix (attention), without its cache",
                            f"{GITHUB}/xjdr-alt/entropix/blob/main/entropix/model.py"),
     "multi_head_attention": ("the form of many teaching repositories: a dict of matrices", ""),
+    "cross_attention": ("the same: to a context of its own", ""),
     "attention_of_tuples": ("the same: tuples of weight and bias, taken apart by a helper", ""),
     "attention_of_a_nested_dict": ("the same: a dict of dicts, with an initialiser beside it", ""),
     "attention_of_a_block": ("the same: a part of a larger tree, taken apart in a loop and by a helper inside", ""),
@@ -177,6 +178,12 @@ def attention_of_a_block(params: dict[str, dict[str, Linear]], x: Array, num_hea
     q, k, v = (_heads(linear(block[f"{name}_proj"], x), num_heads) for name in "qkv")
     triangle = jnp.tri(x.shape[1], dtype=bool) if causal else None
     return linear(block["o_proj"], _merged(_attended(q, k, v, triangle)))
+
+
+def cross_attention(params: dict[str, Array], x: Array, context: Array, num_heads: int, mask: Array = None) -> Array:
+    """(B,T,M), the context (B,S,M), a mask (B,1,T,S)."""
+    q, k, v = (_heads(each @ params[name], num_heads) for each, name in ((x, "wq"), (context, "wk"), (context, "wv")))
+    return _merged(_attended(q, k, v, mask)) @ params["wo"]
 
 
 HEADS = 4

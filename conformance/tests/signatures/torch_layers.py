@@ -164,7 +164,8 @@ class WhisperMultiHeadAttention(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor, xa: Tensor = None, mask: Tensor = None,
                 kv_cache: dict[nn.Module, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """(B,T,M); without scaled_dot_product_attention."""
-        q, k, v = (_split(each(x if xa is None else xa), self.n_head) for each in (self.query, self.key, self.value))
+        held = x if xa is None else xa
+        q, k, v = (_split(each, self.n_head) for each in (self.query(x), self.key(held), self.value(held)))
         logits = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
         logits = logits if mask is None else logits + mask[:x.shape[1], :x.shape[1]]
         return self.out(_merged(logits.softmax(-1) @ v)), logits.detach()

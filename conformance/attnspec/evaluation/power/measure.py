@@ -32,6 +32,9 @@ KEPT = 6
 MOST = 4096
 """Problems, and as many expectations, in each: what a sound subject is put to at effort quick, and more."""
 
+MOST_BYTES = 2**29
+"""Bytes of each: what all of these hold. With less, large ones would be worked out anew for each fault of sizes."""
+
 
 def shared_archive(subject: Subject, dtype: DType) -> Archive:
     """The archive of all subjects to whom the definition says the same at this dtype."""
@@ -40,7 +43,7 @@ def shared_archive(subject: Subject, dtype: DType) -> Archive:
 
 @lru_cache(KEPT)
 def _archive(_shared_by: str) -> Archive:
-    return Archive(Memory(MOST), Memory(MOST))
+    return Archive(Memory(MOST, MOST_BYTES), Memory(MOST, MOST_BYTES))
 
 
 @dataclass(frozen=True, slots=True)

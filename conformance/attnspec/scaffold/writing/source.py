@@ -113,6 +113,8 @@ def _unused(form: Form) -> Iterator[str]:
     """What of its parameters says nothing to the callee."""
     if form.kind is Kind.LAYER and form.arrangement.is_one:
         yield "    del key, value  # one input serves for all three"
+    if form.limits.get("one_memory"):
+        yield "    del value  # one input serves as key and value"
     if form.limits.get("causal_only"):
         yield from ("    if not causal:", '        raise ValueError("it is always causal")')
 

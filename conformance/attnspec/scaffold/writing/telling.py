@@ -16,7 +16,7 @@ def lying(form: Form) -> str:
     ours = form.kind is Kind.LAYER and form.arrangement.is_one
     told = shape.replace("{L}", "T") if "{L}" not in shape or ours else f"{shape.replace('{L}', 'T')}, " \
         f"key and value {shape.replace('{L}', 'S')}"
-    one = ", one input for all three" if ours else ""
+    one = ", one input for all three" if ours else ", one memory for both" if form.limits.get("one_memory") else ""
     return f"{_ARRAYS[form.lift]} {told}{one}"
 
 
