@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.diagnose import Examiner, diagnose
-from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.engine import Engine
 from attnspec.faults.blocks import FAULTS, SIZE, of_size
 from attnspec.faults.catalogue import CATALOGUE
@@ -29,7 +29,7 @@ from helpers.law import checks
 from helpers.subjects import softmax_of, subject_of
 
 REFUTATIONS = read_refutations(load_spec())
-WITNESSES = Witnesses(checks, lambda: REFUTATIONS)
+WITNESSES = Witnesses(Matrix(checks, lambda: REFUTATIONS))
 
 
 def seen(logits: Array, ahead: int) -> Array:
@@ -130,7 +130,7 @@ def test_a_fault_is_named_only_where_what_it_needs_is_in_use(clause: str, is_nam
     trial = trial_of("causal.no_lookahead", subject)
     failing = trial.hold().failing
     assert failing
-    witnesses = Witnesses(checks, lambda: Refutations({clause: {ONE_AHEAD: (DType.FLOAT32,)}}))
+    witnesses = Witnesses(Matrix(checks, lambda: Refutations({clause: {ONE_AHEAD: (DType.FLOAT32,)}})))
     like = Examiner(witnesses=witnesses).diagnose(trial, failing, among=(CATALOGUE[ONE_AHEAD],)).like
     assert bool(like) is is_named
 
@@ -145,7 +145,7 @@ def test_calls_with_a_past_tell_faults_apart_that_agree_on_one_case() -> None:
 
 
 def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:
-    needs = {name: WITNESSES.needs(CATALOGUE[name]) for name in (
+    needs = {name: WITNESSES.matrix.needs(CATALOGUE[name]) for name in (
         "mask_overflows_twice", "past_not_in_lengths", "causal_dropped_when_square", "causal_always", "scale_none")}
     assert needs == {"mask_overflows_twice": {"mask"}, "causal_dropped_when_square": {"causal"},
                      "past_not_in_lengths": {"key_lengths", "past_key", "past_value"},
@@ -156,7 +156,7 @@ def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:
     ("window_wraps_round", "window"), ("softcap_twice", "softcap"), ("grad_key_scaled_twice", "grad_output")])
 def test_a_fault_needs_the_keyword_that_it_gets_wrong(name: str, keyword: str) -> None:
     """`grouped.definition`, which convicts them, needs none of these keywords; but it may draw them."""
-    assert WITNESSES.needs(CATALOGUE[name]) == {keyword}
+    assert WITNESSES.matrix.needs(CATALOGUE[name]) == {keyword}
 
 
 def test_a_fault_that_breaks_what_the_subject_holds_is_no_suspect() -> None:
@@ -169,7 +169,7 @@ def test_a_fault_that_breaks_what_the_subject_holds_is_no_suspect() -> None:
 
 def test_of_two_suspects_the_one_that_breaks_what_is_broken_comes_first() -> None:
     subject, names = own_subject("fault/causal_ignored"), ("causal_dropped_for_one_query", "causal_ignored")
-    witnesses = Witnesses(checks, lambda: Refutations({"causal.no_lookahead": {names[1]: (DType.FLOAT32,)}}))
+    witnesses = Witnesses(Matrix(checks, lambda: Refutations({"causal.no_lookahead": {names[1]: (DType.FLOAT32,)}})))
     found = witnesses.fit([CATALOGUE[name] for name in names], trial_of("causal.alignment", subject), subject)
     assert [fault.name for fault in found] == [*names[::-1]]
 

@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import precision_of
-from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
+from attnspec.numerics.score import DirectionName, Units, drifts_of, significance, threshold
 from attnspec.numerics.systematic import systematic_error
 from attnspec.problems.problem import Array
 
@@ -96,7 +96,7 @@ def test_a_drift_is_measured_in_its_own_direction_and_shows_in_no_other(directio
     weights, value = drawn()
     error = 1e-3 * pushed(direction, weights, value)
     for name in DIRECTIONS:
-        found = units_of(name, error=error, weights=weights, value=value, bias=BIAS)
+        found = drifts_of(weights, value, BIAS).units(name, error)
         assert found.count == 60
         assert found.estimate == pytest.approx(1e-3 if name == direction else 0, abs=1e-9)
 
@@ -105,7 +105,7 @@ def test_units_are_summed_apart() -> None:
     weights, value = drawn(2)
     error = np.zeros((2, 1, 8, 10))
     error[1] = (weights @ value)[1]
-    found = units_of("gain", error=error, weights=weights, value=value)
+    found = drifts_of(weights, value).units("gain", error)
     assert found.score[0] == 0
     assert found.score[1] == pytest.approx(found.size[1])
 
@@ -113,7 +113,7 @@ def test_units_are_summed_apart() -> None:
 def test_an_underflown_weight_has_no_say() -> None:
     weights, value = drawn()
     weights[..., 0] = 0
-    assert np.isfinite(units_of("temperature", error=np.ones((60, 1, 8, 10)), weights=weights, value=value).score).all()
+    assert np.isfinite(drifts_of(weights, value).units("temperature", np.ones((60, 1, 8, 10))).score).all()
 
 
 # --- what a class declares of its systematic error

@@ -135,7 +135,7 @@ class Examiner:
     def _is_in_use(self, fault: Fault, case: FailingCase) -> bool:
         """Whether the subject takes what the fault needs, and some call of the case uses it."""
         used = case.recipe.features.union(*(step.problem.keywords for step in case.log))
-        return self.witnesses.needs(fault) <= used
+        return self.witnesses.matrix.needs(fault) <= used
 
     def _is_likely(self, fault: Fault, case: FailingCase) -> bool:
         """Whether a fault explains the case and no call of the panel speaks against it; what is cheap is asked first.

@@ -33,14 +33,14 @@ _GIVEN_ANYHOW = frozenset(name for name, word in KEYWORDS.items() if word.acts i
 
 
 @dataclass(frozen=True, slots=True)
-class Witnesses:
-    """The clauses by id, the faults that each convicts, and the seed of the run. Both are asked for where needed."""
+class Matrix:
+    """The clauses by id, and the faults that each convicts: of one law, for all subjects. Both are asked for where
+    needed.
+    """
 
     checks: Callable[[], Mapping[str, Check]] = dict
     refutations: Callable[[], Refutations] = Refutations
-    seed: int = 0
     _needs: dict[str, frozenset[str]] = field(default_factory=dict)
-    _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
     def needs(self, fault: Fault) -> frozenset[str]:
         """The keywords without which a fault does not show: what all clauses need that convict it, and the keyword that
@@ -49,10 +49,21 @@ class Witnesses:
         name = _base(fault)
         if name not in self._needs:
             own = {fault.stage.value} & KEYWORDS.keys()
+            checks = self.checks()
+            convicting = [checks[clause] for clause in self.refutations().of_fault(name) if clause in checks]
             of_clauses = [check.needs - _GIVEN_ANYHOW | own & (check.needs | check.domain.sometimes)
-                          for check in map(self.checks().__getitem__, self._convicting(name))]
+                          for check in convicting]
             self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
         return self._needs[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What the clauses have to say of one subject. seed: of the run."""
+
+    matrix: Matrix = field(default_factory=Matrix)
+    seed: int = 0
+    _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
     def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> list[Fault]:
         """Those that break no clause which the subject holds; in front those that break what it violates, too."""
@@ -69,14 +80,11 @@ class Witnesses:
                 missed[fault.name] += not breaks and fared.failure is not None
         return sorted(left, key=lambda fault: missed[fault.name])
 
-    def _convicting(self, name: str) -> list[str]:
-        return [clause for clause in self.refutations().of_fault(name) if clause in self.checks()]
-
     def _telling(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
         """The clauses for the subject that convict some of the suspects, and first those that convict half of them."""
-        dtype, checks = trial.evaluator.dtype, self.checks()
+        dtype, checks = trial.evaluator.dtype, self.matrix.checks()
         often = {clause: sum(dtype in faults.get(_base(fault), ()) for fault in suspects)
-                 for clause, faults in self.refutations().convictions.items() if clause in checks}
+                 for clause, faults in self.matrix.refutations().convictions.items() if clause in checks}
         useful = [clause for clause, number in often.items() if number
                   and (number < len(suspects) or len(suspects) == 1) and not checks[clause].lacking(
                       trial.evaluator.subject)]

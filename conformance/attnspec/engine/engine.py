@@ -32,6 +32,7 @@ from attnspec.subjects.outline import meant
 from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
+    from attnspec.diagnosis.witnesses import Matrix
     from attnspec.engine.subject_run import SubjectRun
     from attnspec.trials.archives import Archives
     from attnspec.trials.compile import Check
@@ -157,6 +158,12 @@ class Engine:
     def _refutations(self) -> Refutations:
         return read_refutations(self._law)
 
+    @cached_property
+    def _matrix(self) -> Matrix:
+        from attnspec.diagnosis.witnesses import Matrix  # noqa: PLC0415  (weight: hypothesis)
+
+        return Matrix(lambda: self.checks, lambda: self._refutations)
+
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
         clauses = [clause.id for clause in self._law.clauses]
@@ -207,7 +214,7 @@ class Engine:
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
-                                                    lambda: self._refutations)
+                                                    self._matrix)
             self._subject_runs[target].archives = self._archives
         return self._subject_runs[target]
 

@@ -17,7 +17,7 @@ from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_claus
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
-from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.asked import as_put
 from attnspec.engine.evidence import evidence_of, evidence_of_end, is_worth_explaining, placed, why_no_claim
@@ -29,7 +29,6 @@ from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
-from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
@@ -49,20 +48,19 @@ CASES_OF_THE_KNOWN = 10
 class SubjectRun:
     """The clauses against one subject.
 
-    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  refutations: which of them
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  matrix: which of them
     convict which fault.  archives: what it shares with other subjects, if it shares anything.
     """
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
-                 checks: Callable[[], Mapping[str, Check]] = dict,
-                 refutations: Callable[[], Refutations] = Refutations) -> None:
+                 checks: Callable[[], Mapping[str, Check]] = dict, matrix: Matrix | None = None) -> None:
         self.subject = subject
         self.archives: Archives | None = None
         self._looked_into = 0
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
-        self._examiner = Examiner(self._again, Witnesses(checks, refutations, plan.seed))
+        self._examiner = Examiner(self._again, Witnesses(matrix or Matrix(), plan.seed))
         self._whereabouts = Whereabouts()
         self._alone = Alone(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)

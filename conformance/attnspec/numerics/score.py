@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -77,21 +77,43 @@ def significance(statistic: float) -> float:
     return min(1.0, 2 * math.exp(-statistic * statistic / 2))
 
 
-def units_of(
-    direction: DirectionName, *, error: Array, weights: Array, value: Array, bias: Array | None = None,
-    stored: float = 0.0,
-) -> Units:
-    """The units of a direction, one a head slice of error (B,H,T,Dv), weights and bias (B,H,T,S) and value (B,H,S,Dv).
+@dataclass(frozen=True, slots=True, eq=False)
+class Drifts:
+    """Which way each drift pushes the output of some head slices: worked out once for all who are put the problem.
 
-    Weights and values are the truth. Only a problem with a bias has the direction `bias`. The other
-    directions are projected out of this one, unit by unit: a drift of theirs, of whatever size, adds nothing to these
-    scores.  stored: a rounding of a weight over one of the output, for the typical size of an error.
+    pushes: (n,E) each, E = T·Dv.  weight: (n,E), of each entry's error.
+    """
+
+    pushes: Mapping[DirectionName, Array]
+    weight: Array
+    _own: dict[DirectionName, tuple[Array, Array]] = field(default_factory=dict)
+
+    def units(self, direction: DirectionName, error: Array) -> Units:
+        """The units of a direction, one a head slice of error (B,H,T,Dv).
+
+        The other directions are projected out of this one, unit by unit: a drift of theirs, of whatever size, adds
+        nothing to these scores.
+        """
+        if direction not in self._own:
+            self._own[direction] = self._alone(direction)
+        own, size = self._own[direction]
+        return Units((own * _flat(error)).sum(axis=-1), size)
+
+    def _alone(self, direction: DirectionName) -> tuple[Array, Array]:
+        """(n,E), by what an error is multiplied, and (n,), what a drift of 1 scores."""
+        others = np.stack([push for name, push in self.pushes.items() if name != direction], axis=-1)
+        own = _without(self.pushes[direction], others, self.weight)
+        return own * self.weight, (own * self.weight * own).sum(axis=-1)
+
+
+def drifts_of(weights: Array, value: Array, bias: Array | None = None, *, stored: float = 0.0) -> Drifts:
+    """The drifts of weights and bias (B,H,T,S) and value (B,H,S,Dv), a head slice each of the B·H.
+
+    Weights and values are the truth. Only a problem with a bias has the direction `bias`.  stored: a rounding of a
+    weight over one of the output, for the typical size of an error.
     """
     pushes = {name: _flat(push) for name, push in _pushes(weights, value, bias).items()}
-    weight = 1 / _flat(_typical(weights, value, stored))
-    others = np.stack([push for name, push in pushes.items() if name != direction], axis=-1)
-    own = _without(pushes[direction], others, weight)
-    return Units((own * weight * _flat(error)).sum(axis=-1), (own * weight * own).sum(axis=-1))
+    return Drifts(pushes, 1 / _flat(_typical(weights, value, stored)))
 
 
 def _typical(weights: Array, value: Array, stored: float) -> Array:

@@ -9,6 +9,7 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from attnspec.core.errors import Place, SpecError
@@ -32,7 +33,7 @@ _WIDTH = 118
 _INDENT = 4 * " "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refutations:
     """The matrix as it was made: on the first `cases` of each clause at this effort and seed."""
 
@@ -53,7 +54,15 @@ class Refutations:
 
     def of_fault(self, name: str) -> Mapping[str, tuple[DType, ...]]:
         """The clauses that convict it, each with the dtypes at which it does."""
-        return {clause: faults[name] for clause, faults in self.convictions.items() if name in faults}
+        return self._by_fault.get(name, {})
+
+    @cached_property
+    def _by_fault(self) -> Mapping[str, Mapping[str, tuple[DType, ...]]]:
+        found: dict[str, dict[str, tuple[DType, ...]]] = {}
+        for clause, faults in self.convictions.items():
+            for name, dtypes in faults.items():
+                found.setdefault(name, {})[clause] = dtypes
+        return found
 
 
 def read_refutations(law: Spec) -> Refutations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
@@ -54,7 +54,7 @@ class BoundWord:
         return self.function(subject, **self.bound.arguments(drawn))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Check:
     """A clause ready to be tried."""
 
@@ -63,7 +63,7 @@ class Check:
     runs: Mapping[str, tuple[BoundWord, ...]]
     then: tuple[BoundWord, ...]
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[str]:
         """What it cannot do without: the keywords it names, and those that its kind or what it observes implies."""
         looks = {step.bound.values.get("observe") for step in self.then}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from attnspec.numerics.gradients import erring, expect_gradients
 from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.rotary import PAIRS, expect_rotary
+from attnspec.numerics.score import Drifts
 from attnspec.numerics.screen import is_large
 from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
@@ -51,10 +52,13 @@ COLD = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Problems, and what the definition says of them: evaluators of one class and convention may share it."""
+    """Problems, what the definition says of them, and which way drifts push it: evaluators of one class and convention
+    may share it.
+    """
 
     problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(PROBLEMS))
     expectations: Memory[Expectation] = field(default_factory=Memory)
+    drifts: Memory[Drifts] = field(default_factory=lambda: Memory(PROBLEMS))
 
 
 class Evaluator:
@@ -186,6 +190,10 @@ class Evaluator:
             return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
                           scale_width=self.subject.scale_width(problem))
         return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
+
+    def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
+        """Which way drifts push what the definition says of a problem."""
+        return self._archive.drifts.recall(key, make)
 
     def expect_dropped(self, problem: Problem, factor: Array, part: str) -> Expectation:
         """What the definition says, where weights are multiplied by a factor (B,H,T,S): of gradients, or the output."""

@@ -13,7 +13,7 @@ import numpy as np
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.fingerprint import Fit, fingerprint, tightest
 from attnspec.numerics.precision import Precision, unit
-from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
+from attnspec.numerics.score import DirectionName, Drifts, Units, drifts_of, significance, threshold
 from attnspec.numerics.systematic import systematic_error
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured, Reading
@@ -141,13 +141,19 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     output = observe(scene, run, "output").array
     if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
-    problem, weights = scene.problem(run), expected.weights
+    problem = scene.problem(run)
     value = working(scene.evaluator.values_by_head(problem), scene.dtype)
-    error, weights, value = (_sliced(part, sliced) for part in (output - weights @ value, weights, value))
-    bias = None if problem.bias is None else _sliced(problem.bias, sliced)
-    units = units_of(direction, error=error, weights=weights, value=value, bias=bias,
-                     stored=_stored(scene.evaluator.precision))
+    drifts = scene.evaluator.drifts(scene.runs[run].key, lambda: _drifts(expected, scene, run, value, sliced))
+    units = drifts.units(direction, _sliced(output - expected.weights @ value, sliced))
     return _measured(units, f"{direction} drift at width {problem.sizes.D}", limit, _declared(scene, run, direction))
+
+
+def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced: Array) -> Drifts:
+    """Of the truth; value (B,H,S,Dv), sliced (B,H)."""
+    given = scene.problem(run).bias
+    bias = None if given is None else _sliced(given, sliced)
+    return drifts_of(_sliced(expected.weights, sliced), _sliced(value, sliced), bias,
+                     stored=_stored(scene.evaluator.precision))
 
 
 def _claimed(expected: Expectation, scene: Scene) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
+from attnspec.numerics.score import Drifts
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
@@ -117,6 +118,9 @@ class AnyEvaluator(Protocol):
     @property
     def ranges(self) -> tuple[Most, ...]:
         """What the subject stands of logits, values and keys in a half dtype, by a probe; nothing in another."""
+
+    def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
+        """Which way drifts push what the definition says of a problem."""
 
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""

@@ -28,6 +28,7 @@ from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
 if TYPE_CHECKING:
+    from attnspec.diagnosis.witnesses import Matrix
     from attnspec.subjects.subject import Subject
     from attnspec.trials.compile import Check
 
@@ -168,7 +169,7 @@ class PowerJobs:
             return blank
         try:
             rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(job.target),
-                          self._is_diagnosed(job), self._refutations, _sample_of(self.plan))
+                          self._is_diagnosed(job), self._matrix, _sample_of(self.plan))
             found = put(blank, rules, lambda: self._subject(job.target))
         except AttnspecError as problem:
             found = replace(blank, lost=str(problem))
@@ -179,6 +180,12 @@ class PowerJobs:
         if not target.startswith(FAULT):
             return ()
         return clauses_for(self.spec, self._refutations, target.removeprefix(FAULT))
+
+    @cached_property
+    def _matrix(self) -> Matrix:
+        from attnspec.diagnosis.witnesses import Matrix  # noqa: PLC0415  (weight: hypothesis)
+
+        return Matrix(lambda: self._checks, lambda: self._refutations)
 
     @cached_property
     def _refutations(self) -> Refutations:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.diagnose import named
-from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.evaluation.baselines.every import EVERY
 from attnspec.evaluation.baselines.gradient_rules import GradientRule
 from attnspec.evaluation.baselines.rules import Rule
@@ -16,7 +16,6 @@ from attnspec.faults.subject import is_fault, own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.spec.clause import is_due, is_put_whole
-from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
@@ -129,8 +128,8 @@ Summon = Callable[[], Subject]  # makes the subject anew
 class Rules:
     """What a subject is put to. names: of rules, the suite among them.  first: the clauses that witness the fault.
 
-    diagnoses: whether the suite's counterexample is put to the diagnosis.  refutations: by which clauses it then
-    decides between faults.  sample: see `convict`.
+    diagnoses: whether the suite's counterexample is put to the diagnosis.  matrix: by which clauses it then decides
+    between faults.  sample: see `convict`.
     """
 
     checks: Mapping[str, Check]
@@ -138,7 +137,7 @@ class Rules:
     names: Sequence[str]
     first: Sequence[str] = ()
     diagnoses: bool = True
-    refutations: Refutations = field(default_factory=Refutations)
+    matrix: Matrix = field(default_factory=Matrix)
     sample: int = 0
 
 
@@ -177,7 +176,7 @@ def _diagnosed(said: SubjectPut, found: Detection, rules: Rules, summon: Summon)
     """With what the diagnosis says of the suite's counterexample, where another arithmetic makes the same mistake."""
     if found.check is None or found.recipe is None:
         return said
-    witnesses = Witnesses(lambda: rules.checks, lambda: rules.refutations, said.seed)
+    witnesses = Witnesses(rules.matrix, said.seed)
     like = named(summon(), said.dtype, found.check, found.recipe, effort=rules.effort, seed=said.seed,
                  witnesses=witnesses).like
     ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
