@@ -114,7 +114,8 @@ class Examiner:
 
     def _named_now(self, case: FailingCase, among: Sequence[Fault], begins: str) -> tuple[Tried, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
-        candidates = [fault for fault in among if _may_stand(fault, case.trial) and self._bites(fault, case)]
+        candidates = [fault for fault in among if _may_stand(fault, case.trial) and self._bites(fault, case)
+                      and self._may_show(fault, case)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
         resized = [fault for fault in _of_blocks(begins) if among is ALL and _may_stand(fault, case.trial)]
         likely = [] if is_late else [fault for fault in (*candidates, *resized)
@@ -131,6 +132,11 @@ class Examiner:
         """Whether the sizes and keywords of the case are such as the fault shows at; most show at any sizes."""
         return self._is_in_use(fault, case) and (fault.planted is None or any(
             fault.planted.bites(axes_of(step.problem.sizes), step.problem.keywords) for step in case.log))
+
+    def _may_show(self, fault: Fault, case: FailingCase) -> bool:
+        """Whether the clause may see the fault: what returns another dtype does so in the first of its calls."""
+        clause = case.trial.check.clause.id
+        return case.bar.aspect is not Aspect.DTYPE or self.witnesses.matrix.may_convict(clause, fault)
 
     def _is_in_use(self, fault: Fault, case: FailingCase) -> bool:
         """Whether the subject takes what the fault needs, and some call of the case uses it."""

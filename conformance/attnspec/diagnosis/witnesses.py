@@ -57,6 +57,14 @@ class Matrix:
         return self._needs[name]
 
 
+    def may_convict(self, clause: str, fault: Fault) -> bool:
+        """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True of a clause that is
+        none of the law's.
+        """
+        known = self.refutations().convictions.get(clause)
+        return known is None or _base(fault) in known
+
+
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """What the clauses have to say of one subject. seed: of the run."""

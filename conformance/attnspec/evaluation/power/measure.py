@@ -31,7 +31,7 @@ KEPT = 6
 MOST = 4096
 """Problems, and as many expectations, in each: what a sound subject is put to at effort quick, and more."""
 
-MOST_BYTES = 2**29
+MOST_BYTES = 2**28
 """Bytes of each: what all of these hold. With less, large ones would be worked out anew for each fault of sizes."""
 
 
