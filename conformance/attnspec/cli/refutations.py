@@ -20,7 +20,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageErr
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
-from attnspec.engine.engine import matching
+from attnspec.engine.selection import matching
 from attnspec.evaluation.false_alarms.jobs import code_digest
 from attnspec.evaluation.power.matrix import MATRIX, MatrixChange, changes, joined, without
 from attnspec.faults.sizes.families import FAMILIES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,18 +11,19 @@ from typing import TYPE_CHECKING
 from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
-from attnspec.core.errors import LISTINGS, TargetError, UsageError, near_misses, quoted
+from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.core.targets import is_bare
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
+from attnspec.engine.selection import check_known, matching, no_clause, no_dtype
 from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.spec.clause import Clause, Spec, hint_of_theme, is_due, themes_of
+from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, word_of
-from attnspec.spec.load import OWN, load_spec
+from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, read_conventions, with_baseline
 from attnspec.subjects.known_conventions import ConventionKey, by_key
@@ -74,7 +74,7 @@ class Engine:
         """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
         named = tuple(name for name in self.plan.clauses if not word_of(name))
         asked = matching(named, [clause.id for clause in self._law.clauses])
-        _known("profile", self.plan.profiles, PROFILES)
+        check_known("profile", self.plan.profiles, PROFILES)
         return tuple(clause for clause in self._law.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
                      and clause.profile in (self.plan.profiles or (clause.profile,)))
@@ -111,7 +111,7 @@ class Engine:
         self._check_deviations()
         items = tuple(self._items())
         if not items and self.plan.dtypes:
-            raise _no_dtype(self.plan, {target: self._registered(target) for target in self.plan.targets})
+            raise no_dtype(self.plan, {target: self._registered(target) for target in self.plan.targets})
         return items
 
     def _items(self) -> Iterator[Item]:
@@ -293,41 +293,12 @@ class Engine:
 
     def _check(self, clause: str) -> Check:
         if clause not in self.checks:
-            raise _no_clause(clause, tuple(self.checks))
+            raise no_clause(clause, tuple(self.checks))
         return self.checks[clause]
 
-
-def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
-    """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
-    for pattern in patterns:
-        if not fnmatch.filter(ids, pattern):
-            raise _no_clause(pattern, [*ids, *themes_of(ids)])
-    return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
 
 
 def _is_put(clause: str, dtype: DType) -> bool:
     """Whether a clause of the contract is put at this dtype: a dtype of its own at no other."""
     word = word_of(clause)
     return word == dtype.value or word not in {each.value for each in DType}
-
-
-def _no_clause(name: str, known: Sequence[str]) -> UsageError:
-    """That there is no such clause, and where it may be, if its theme is like none that there is."""
-    theme, dot, _ = name.partition(".")
-    if of_theme := hint_of_theme(name, known):
-        return UsageError(f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
-    is_bare = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
-    return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_bare else ''}")
-
-
-def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise UsageError.unknown(kind, name, known)
-
-
-def _no_dtype(plan: Plan, known: Mapping[str, Registered | None]) -> UsageError:
-    """That no subject takes a dtype that was asked for, and which those that were named take."""
-    takes = {target: found.declaration.dtypes for target, found in known.items() if found}
-    told = "; ".join(f"{target} takes {', '.join(each.value for each in dtypes)}" for target, dtypes in takes.items())
-    return UsageError(f"nothing is tested at {' and '.join(each.value for each in plan.dtypes)}: {told}.")
