@@ -92,6 +92,9 @@ def loses_the_last(params, x, context, num_heads):
     context = context[:, :-1] if context.shape[1] > x.shape[1] else context
     return parameters_first(params, x, context, context, num_heads)
 
+def memory_first(params, memory, x, num_heads):
+    return parameters_first(params, x, memory, memory, num_heads)
+
 def mask_of_next_entry(query, key, value, mask=None):
     """Each batch entry heeds the mask of its neighbour."""
     logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
@@ -153,6 +156,19 @@ class Single(nn.Module):
     def forward(self, x):
         logits = self.query(x) @ self.key(x).transpose(-1, -2) / x.shape[-1] ** 0.5
         return logits.softmax(-1) @ self.value(x)
+
+class Perceives(nn.Module):
+    """Of queries and a context whose widths it is told."""
+    def __init__(self, query_dim, context_dim, num_heads):
+        super().__init__()
+        self.to_q, self.out, self.heads = nn.Linear(query_dim, query_dim), nn.Linear(query_dim, query_dim), num_heads
+        self.to_kv = nn.Linear(context_dim, 2 * query_dim)
+
+    def forward(self, latents, context):
+        q, (k, v) = self.to_q(latents), self.to_kv(context).chunk(2, dim=-1)
+        q, k, v = (X.unflatten(-1, (self.heads, -1)).transpose(1, 2) for X in (q, k, v))
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(-2))
 
 class Headless(nn.Module):
     def __init__(self, dim):
@@ -219,6 +235,19 @@ def test_a_layer_that_is_wrong_of_another_input_is_written_for_its_own_and_says_
     assert form.given["context"] == "query"
     assert form.remarks == ("With another input as its context it raised, or gave other numbers: attention to that is "
                             "not judged.",)
+
+
+def test_a_layer_that_wants_the_width_of_its_context_is_told_it() -> None:
+    pytest.importorskip("torch")
+    form = found("their_torch:Perceives")
+    assert form.construction["context_dim"] == "M"
+    assert form.limits["one_memory"] is True
+
+
+def test_a_memory_that_comes_before_the_queries_is_found() -> None:
+    form = found("their_numpy:memory_first")
+    assert form.names == ("x", "memory")
+    assert form.limits["one_memory"] is True
 
 
 def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:

@@ -56,7 +56,6 @@ class Matrix:
             self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
         return self._needs[name]
 
-
     def may_convict(self, clause: str, fault: Fault) -> bool:
         """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True of a clause that is
         none of the law's.

@@ -68,6 +68,7 @@ _SEPARATE = (
     Arrangement("(H,{L},D)", "{0}", mapped=1),
     Arrangement("({L},H,D)", _SWAPPED, mapped=1),
     Arrangement("({L},D)", "{0}", mapped=2),
+    Arrangement("({L},H·D)", _SIDE_BY_SIDE, mapped=1),
     Arrangement("(B·{L},H,D)", "{0}.swapaxes(1, 2).reshape(-1, {0}.shape[1], {0}.shape[3])"),
 )
 PAGES = tuple(

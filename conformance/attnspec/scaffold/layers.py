@@ -161,8 +161,11 @@ def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
     if len(names) == 3 and theirs("key", called):
         yield from _called(form, called, names)
         return
+    query = tuple(each.name for each in theirs("query", called)) or names
     for memory in theirs("context", called)[:1]:
-        yield from _called(replace(form, limits={**form.limits, "one_memory": True}), called, (*names[:1], memory.name))
+        if memory.name not in query[:1]:
+            held = replace(form, limits={**form.limits, "one_memory": True})
+            yield from _called(held, called, (*query[:1], memory.name))
     yield from _called(form, called, names[:1])
 
 

@@ -34,8 +34,11 @@ _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
                      "query_ends": "{made}.arange(B + 1, dtype={made}.int32) * T",
                      "key_ends": "{made}.arange(B + 1, dtype={made}.int32) * S"},
-    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T"},
+    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M"},
 }
+"""What else has a length, where it has to be told."""
+_WIDTHS: Mapping[Kind, tuple[str, str]] = {Kind.ATTENTION: ("D", "H * D"), Kind.LAYER: ("M", "D")}
+"""What a width may be whose name does not say of what it is one."""
 _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
 _OFF: Mapping[str, str] = {
@@ -124,8 +127,9 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
     """Of a parameter without a default."""
     if role in _LENGTHS[kind]:
         return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
-    if role in _ALIKE:
-        return _ALIKE[role]
+    alike = {**_ALIKE, "a_width": _WIDTHS[kind]}
+    if role in alike:
+        return alike[role]
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask":

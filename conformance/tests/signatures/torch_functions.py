@@ -15,9 +15,13 @@ Tensor = Any  # torch is not seen by mypy
 Window = tuple[int, int]
 
 FLASH = "https://github.com/Dao-AILab/flash-attention/blob/main"
+LEETGPU = "https://github.com/AlphaGPU/leetgpu-challenges/tree/main/challenges"
 SOURCES = {
     "attention_of_contiguous": ("the form of many kernels: tensors side by side, in plain order", ""),
     "attention_forward": ("the form of many kernels: the output is written into what they are handed last", ""),
+    "solve": ("LeetGPU (softmax attention)", f"{LEETGPU}/medium/6_softmax_attention"),
+    "solve_multi_head": ("LeetGPU (multi-head attention: solve)", f"{LEETGPU}/hard/12_multi_head_attention"),
+    "solve_grouped": ("LeetGPU (grouped query attention: solve)", f"{LEETGPU}/medium/80_grouped_query_attention"),
     "fused_attention": ("Triton's tutorial on fused attention, as it is wrapped",
                         "https://github.com/triton-lang/triton/blob/main/python/tutorials/06-fused-attention.py"),
     "attention": ("Triton's tutorial on fused attention",
@@ -88,6 +92,27 @@ def attention_forward(q: Tensor, k: Tensor, v: Tensor, sm_scale: float, causal: 
     """(B,T,H,D)."""
     q, k, v = (array.transpose(1, 2) for array in (q, k, v))
     o.copy_((_weights(q, k, sm_scale, causal=causal) @ v).transpose(1, 2))
+
+
+def solve(Q: Tensor, K: Tensor, V: Tensor, output: Tensor, M: int, N: int, d: int) -> None:
+    """(M,d) and (N,d)."""
+    assert (Q.shape, K.shape, output.shape) == ((M, d), (N, d), (M, d))
+    output.copy_(_weights(Q, K, None) @ V)
+
+
+def solve_multi_head(Q: Tensor, K: Tensor, V: Tensor, output: Tensor, N: int, d_model: int, h: int) -> None:
+    """(N,d_model)."""
+    assert Q.shape == K.shape == (N, d_model)
+    q, k, v = (array.view(N, h, d_model // h).transpose(0, 1) for array in (Q, K, V))
+    output.copy_((_weights(q, k, None) @ v).transpose(0, 1).reshape(N, d_model))
+
+
+def solve_grouped(Q: Tensor, K: Tensor, V: Tensor, output: Tensor, num_q_heads: int, num_kv_heads: int, seq_len: int,
+                  head_dim: int) -> None:
+    """(num_q_heads,seq_len,head_dim) and (num_kv_heads,seq_len,head_dim)."""
+    assert (Q.shape, K.shape) == ((num_q_heads, seq_len, head_dim), (num_kv_heads, seq_len, head_dim))
+    K, V = (array.repeat_interleave(num_q_heads // num_kv_heads, dim=0) for array in (K, V))
+    output.copy_(_weights(Q, K, None) @ V)
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, sm_scale: float | None = None) -> Tensor:
