@@ -92,6 +92,16 @@ def loses_the_last(params, x, context, num_heads):
     context = context[:, :-1] if context.shape[1] > x.shape[1] else context
     return parameters_first(params, x, context, context, num_heads)
 
+def refuses_another(params, x, context, num_heads):
+    if context is not x and not np.array_equal(context, x):
+        raise NotImplementedError("only self-attention")
+    return parameters_first(params, x, context, context, num_heads)
+
+def of_a_source(params, x, src, num_heads, context_mask=None):
+    """A mask of the source's places."""
+    mask = None if context_mask is None else context_mask[:, None, None]
+    return parameters_first(params, x, src, src, num_heads, mask)
+
 def memory_first(params, memory, x, num_heads):
     return parameters_first(params, x, memory, memory, num_heads)
 
@@ -230,11 +240,25 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
         "products are divided by); but its output is -1.62 where -2.28 is expected, at (0, 1, 2, 5).",)
 
 
-def test_a_layer_that_is_wrong_of_another_input_is_written_for_its_own_and_says_so() -> None:
+def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> None:
     form = found("their_numpy:loses_the_last")
+    assert (form.names, form.limits["one_memory"]) == (("x", "context"), True)
+    assert [re.sub(r"-?[0-9][0-9.]*", "#", said) for said in form.remarks] == [
+        "Its context is handed another input, but its output is then # where # is expected, at (#, #, #): attnspec "
+        "check says what is wrong. If context means something else, declare self_attention_only, and take it out of the "
+        "adapter."]
+
+
+def test_a_layer_that_raises_for_another_input_is_written_for_its_own_and_says_so() -> None:
+    form = found("their_numpy:refuses_another")
     assert form.given["context"] == "query"
-    assert form.remarks == ("With another input as its context it raised, or gave other numbers: attention to that is "
-                            "not judged.",)
+    assert form.remarks == ("With another input as its context it raises: attention to that is not judged.",)
+
+
+def test_an_input_of_which_nothing_is_known_may_be_a_memory() -> None:
+    form = found("their_numpy:of_a_source")
+    assert (form.names, form.limits["one_memory"]) == (("x", "src"), True)
+    assert form.parameter("mask") == "context_mask"
 
 
 def test_a_layer_that_wants_the_width_of_its_context_is_told_it() -> None:

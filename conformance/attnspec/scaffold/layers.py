@@ -15,6 +15,7 @@ from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import choices, combinations, roles
+from attnspec.scaffold.memory import memory_in, query_in
 from attnspec.scaffold.parameters.configs import configs_of
 from attnspec.scaffold.parameters.states import State, states
 from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, tree_of
@@ -161,11 +162,9 @@ def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
     if len(names) == 3 and theirs("key", called):
         yield from _called(form, called, names)
         return
-    query = tuple(each.name for each in theirs("query", called)) or names
-    for memory in theirs("context", called)[:1]:
-        if memory.name not in query[:1]:
-            held = replace(form, limits={**form.limits, "one_memory": True})
-            yield from _called(held, called, (*query[:1], memory.name))
+    if memory := memory_in(called):
+        held = replace(form, limits={**form.limits, "one_memory": True})
+        yield from _called(held, called, (query_in(called), memory))
     yield from _called(form, called, names[:1])
 
 

@@ -18,7 +18,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "packed": ("qkv", "qkv_packed", "packed_qkv", "mixed_qkv", "inputs_qkv"),
     "packed_pair": ("kv", "kv_packed", "packed_kv"),
     "context": ("context", "y", "memory", "xa", "encoder_hidden_states", "key_value_states", "kv_x", "kv", "kv_in",
-                "x_kv", "key_value", "encoder_output", "encoder_outputs", "ctx"),
+                "x_kv", "key_value", "encoder_output", "encoder_outputs", "ctx", "enc_out", "enc_output", "encoder_out",
+                "encoder_states", "cond", "mem", "kv_states"),
     **{word.name: word.parameters for word in KEYWORDS.values() if word.parameters},
     # sizes
     "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads", "head_count",

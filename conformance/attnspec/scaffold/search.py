@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnspec.core.errors import TargetError
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.nouns import DType
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import Parameters, learned
-from attnspec.scaffold.lookup import theirs
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
+from attnspec.scaffold.memory import with_memory
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.there import OutOfTime
@@ -90,18 +90,9 @@ def _form_of(callee: Examined, trier: Trier) -> Form | None:
         for form in _forms(callee, trier, pose):
             if (found := _found(form, trier) or _found_contiguous(form, trier)) is not None:
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
-                return learned(_with_memory_told(alone, callee), parameters_of_all(callee), trier)
+                told = with_memory(alone, callee.call if callee.is_class else callee.parameters, trier)
+                return learned(told, parameters_of_all(callee), trier)
     return None
-
-
-def _with_memory_told(form: Form, callee: Examined) -> Form:
-    """What attended rightly to its own input alone is judged so: that goes through all three projections."""
-    if form.kind is not Kind.LAYER or form.limits.get("one_memory"):
-        return form
-    said = [f"With another input as its {each.name} it raised, or gave other numbers: attention to that is not judged."
-            for each in theirs("context", callee.call if callee.is_class else callee.parameters)[:1]
-            if each.name not in form.names]
-    return replace(form, remarks=(*form.remarks, *said))
 
 
 def _found_contiguous(form: Form, trier: Trier) -> Form | None:

@@ -1,0 +1,58 @@
+"""A layer's memory: the second input that is its key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from attnspec.core.nouns import Kind
+from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.lookup import TheirParameter, theirs
+from attnspec.scaffold.meaning import unknown_ones
+from attnspec.scaffold.probe_problems import plain, truth_of
+from attnspec.scaffold.trial_adapter import Trier
+
+
+def query_in(parameters: Sequence[TheirParameter]) -> str:
+    """The name of the first input; empty if there is none."""
+    first = (*theirs("query", parameters), *(each for each in parameters if each.by_position))
+    return next((each.name for each in first), "")
+
+
+def memory_in(parameters: Sequence[TheirParameter]) -> str:
+    """The parameter that takes a memory: its name says so, or it is the one of which nothing else is known, and has no
+    default. Empty if there is none.
+    """
+    query, unknown = query_in(parameters), unknown_ones(parameters, At.CALL)
+    others = [each.name for each in unknown if each.name != query]
+    named = [each.name for each in theirs("context", parameters) if each.name != query]
+    return next(iter((*named, *others[:len(others) == 1])), "")
+
+
+def with_memory(form: Form, parameters: Sequence[TheirParameter], trier: Trier) -> Form:
+    """A layer that is right of its own input, handed a memory if it takes one: a check then tells what is wrong of it.
+
+    Left out, wrong attention to another input would never be judged.
+    """
+    name = memory_in(parameters)
+    if form.kind is not Kind.LAYER or not name or name in form.names or form.limits.get("one_memory"):
+        return form
+    handed = _handed(form, name, query_in(parameters))
+    answer = trier.answer(handed, plain(handed))
+    if answer is None:
+        said = f"With another input as its {name} it raises: attention to that is not judged."
+        return replace(form, remarks=(*form.remarks, said))
+    gap = truth_of(handed, plain(handed)).gap(answer.output.astype(np.float64))[1]
+    said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check says what is wrong. If "
+            f"{name} means something else, declare self_attention_only, and take it out of the adapter.")
+    return replace(handed, remarks=(*form.remarks, said))
+
+
+def _handed(form: Form, memory: str, query: str) -> Form:
+    """The form that is given the memory beside its query, both by name."""
+    limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
+    given = {name: text for name, text in form.given.items() if name != memory}
+    return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")), names=(query, memory),
+                   given=given, limits={**limits, "one_memory": True})
