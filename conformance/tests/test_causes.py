@@ -202,7 +202,7 @@ def test_a_fault_of_an_uncommon_keyword_is_told_from_its_likes(name: str, clause
     assert [each.fault for each in diagnose(trial, failing).like] == [name]
 
 
-def test_a_clause_of_dtypes_is_put_the_faults_that_it_can_see_and_ones_own_all() -> None:
+def test_a_clause_of_dtypes_is_put_only_the_faults_that_it_can_see() -> None:
     seen = {name for name in ("output_promoted", "mask_ignored", "output_zeros")
             if WITNESSES.matrix.may_convict("attention.dtype", CATALOGUE[name])}
     assert seen == {"output_promoted"}

@@ -245,11 +245,11 @@ def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> 
     assert (form.names, form.limits["one_memory"]) == (("x", "context"), True)
     assert [re.sub(r"-?[0-9][0-9.]*", "#", said) for said in form.remarks] == [
         "Its context is handed another input, but its output is then # where # is expected, at (#, #, #): attnspec "
-        "check says what is wrong. If context means something else, declare self_attention_only, and take it out of the "
-        "adapter."]
+        "check says what is wrong. If context means something else, declare self_attention_only, and take it out of "
+        "the adapter."]
 
 
-def test_a_layer_that_raises_for_another_input_is_written_for_its_own_and_says_so() -> None:
+def test_a_layer_that_raises_for_another_input_is_written_for_its_own() -> None:
     form = found("their_numpy:refuses_another")
     assert form.given["context"] == "query"
     assert form.remarks == ("With another input as its context it raises: attention to that is not judged.",)

@@ -89,7 +89,7 @@ def test_attention_to_a_memory_is_judged_by_the_clauses_of_attention(clause: str
 @pytest.mark.parametrize(("function", "clause"), [
     (of_query_in_the_values, "attention.definition"), (without_the_last, "attention.definition"),
     (of_the_first_head, "grouped.definition")])
-def test_a_layer_that_is_right_only_where_it_attends_to_itself_is_convicted(function: Layer, clause: str) -> None:
+def test_a_layer_that_is_right_only_of_its_own_input_is_convicted(function: Layer, clause: str) -> None:
     assert isinstance(tally_of(function, clause).failure, Violated)
 
 

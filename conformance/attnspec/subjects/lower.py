@@ -149,7 +149,7 @@ def _beside(problem: Problem, names: Sequence[str], shares: Mapping[str, int], w
     model = np.zeros((B, length, problem.sizes.H, parts, width // parts), problem.query.dtype)
     for name, array in arrays.items():
         model[:, :, :array.shape[1], shares[name], : array.shape[-1]] = array.swapaxes(1, 2)
-    return model.reshape(B, length, -1)
+    return model.reshape(B, length, problem.sizes.H * width)
 
 
 def _side_by_side(array: Array, per_head: int, M: int) -> Array:
