@@ -174,8 +174,8 @@ class Perceives(nn.Module):
         self.to_q, self.out, self.heads = nn.Linear(query_dim, query_dim), nn.Linear(query_dim, query_dim), num_heads
         self.to_kv = nn.Linear(context_dim, 2 * query_dim)
 
-    def forward(self, latents, context):
-        q, (k, v) = self.to_q(latents), self.to_kv(context).chunk(2, dim=-1)
+    def forward(self, latents, inputs):
+        q, (k, v) = self.to_q(latents), self.to_kv(inputs).chunk(2, dim=-1)
         q, k, v = (X.unflatten(-1, (self.heads, -1)).transpose(1, 2) for X in (q, k, v))
         weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
         return self.out((weights @ v).transpose(1, 2).flatten(-2))
@@ -265,7 +265,7 @@ def test_a_layer_that_wants_the_width_of_its_context_is_told_it() -> None:
     pytest.importorskip("torch")
     form = found("their_torch:Perceives")
     assert form.construction["context_dim"] == "M"
-    assert form.limits["one_memory"] is True
+    assert (form.limits["one_memory"], form.attends_to_itself, form.names) == (True, False, ())
 
 
 def test_a_memory_that_comes_before_the_queries_is_found() -> None:
@@ -283,7 +283,7 @@ def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
 def test_printed_commands_ask_for_a_keyword_that_gives_other_numbers() -> None:
     subject = "their_numpy/mask_of_next_entry"
     told = CliRunner().invoke(init, ["their_numpy:mask_of_next_entry"], standalone_mode=False).output
-    assert ("mask: a parameter of that name changes the output in another way than the keyword. It may be wrong, and "
+    assert ("mask: a parameter of that name does not do what the keyword does. It may be wrong, and "
             "is not judged: --must-take lets a check fail for it. If it means something else, leave that option "
             "out.") in told
     assert f"Next: attnspec check {subject} --implementations implementations --must-take mask" in told

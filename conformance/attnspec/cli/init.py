@@ -70,8 +70,8 @@ def _next(subject: str, into: Path, named: Mapping[str, str]) -> Iterator[str]:
     options = "".join(f" --{name.replace('_', '-')} {shlex.quote(told)}" for name, told in named.items())
     arguments = "".join(f', {name}="{told}"' for name, told in named.items())
     if unread := named.get("must_take"):
-        yield (f"{unread.replace(' ', ', ')}: a parameter of that name changes the output in another way than the "
-               "keyword. It may be wrong, and is not judged: --must-take lets a check fail for it. If it means "
+        yield (f"{unread.replace(' ', ', ')}: a parameter of that name does not do what the keyword does. It "
+               "may be wrong, and is not judged: --must-take lets a check fail for it. If it means "
                "something else, leave that option out.")
     yield f"Next: attnspec check {subject} --implementations {into}{options}"
     yield f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}"{arguments})'

@@ -205,8 +205,7 @@ def _taken_softcap(cap: float) -> float:
 _LAYER = frozenset({Kind.LAYER})
 _EVEN = {"window_is_symmetric": True, "window_is_bounded": True}
 _MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask", "key_padding_mask",
-          "padding_mask", "custom_mask", "context_mask", "memory_mask", "enc_mask", "encoder_mask", "kv_mask",
-          "encoder_attention_mask", "memory_key_padding_mask", "encoder_padding_mask")
+          "padding_mask", "custom_mask")
 
 _ALL = (
     Keyword(

@@ -163,8 +163,9 @@ def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
         yield from _called(form, called, names)
         return
     if memory := memory_in(called):
-        held = replace(form, limits={**form.limits, "one_memory": True})
-        yield from _called(held, called, (query_in(called), memory))
+        held, pair = replace(form, limits={**form.limits, "one_memory": True}), (query_in(called), memory)
+        for inputs in (pair, pair[::-1]):  # of `latents` and `inputs` the names do not say which is which
+            yield from _called(held, called, inputs)
     yield from _called(form, called, names[:1])
 
 

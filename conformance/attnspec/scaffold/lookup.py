@@ -28,7 +28,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
                  "kv_n_heads", "num_kv_groups", "num_kv"),
     "width": ("embed_dim", "dim", "d_model", "hidden_size", "n_embd", "model_dim", "query_dim", "in_features",
               "embed_size", "hidden_dim", "num_hiddens", "embedding_dim", "n_state", "n_feat", "channels", "emb_dim",
-              "query_size", "input_dim", "d_in", "embed_dim_to_check", "n_units", "width", "features"),
+              "query_size", "input_dim", "d_in", "embed_dim_to_check", "n_units", "width", "features", "q_dim",
+              "latent_dim"),
     "inner_width": ("qkv_features", "attention_dim", "inner_dim", "total_key_depth", "values_dim", "qkv_dim"),
     "out_width": ("out_features", "output_size", "d_out", "out_dim", "out_channels", "output_dim", "model_size"),
     "head_width": ("dim_head", "head_dim", "d_head", "d_kv", "d_k", "qk_size", "key_dim", "key_size", "head_size",
@@ -67,6 +68,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "destination": ("out", "output", "o", "result", "dst", "dest"),
 }
 """Theirs for ours, the usual one first."""
+
+_KNOWN = frozenset(name for names in SYNONYMS.values() for name in names)
 
 SCALE_DIVIDES = frozenset({"temperature", "norm_factor", "softmax_temperature"})
 """Names of what the dot products are divided by, not multiplied."""
@@ -132,8 +135,10 @@ class TheirParameter:
 
 
 def theirs(keyword: str, parameters: Iterable[TheirParameter]) -> tuple[TheirParameter, ...]:
-    """Their parameters that may be our keyword, the usual name first."""
+    """Their parameters that may be our keyword, the usual name first; any other mask (`context_mask`) may be ours."""
     present: dict[str, TheirParameter] = {}
     for each in parameters:
         present.setdefault(plain(each.name), each)  # Equinox has key_, an array, before key, of random numbers
-    return tuple(present[name] for name in SYNONYMS[keyword] if name in present)
+    named = [name for name in SYNONYMS[keyword] if name in present]
+    others = [name for name in present if keyword == "mask" and name.endswith("_mask") and name not in _KNOWN]
+    return tuple(present[name] for name in (*named, *others))

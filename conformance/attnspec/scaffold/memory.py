@@ -37,7 +37,7 @@ def with_memory(form: Form, parameters: Sequence[TheirParameter], trier: Trier) 
     Left out, wrong attention to another input would never be judged.
     """
     name = memory_in(parameters)
-    if form.kind is not Kind.LAYER or not name or name in form.names or form.limits.get("one_memory"):
+    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not name:
         return form
     handed = _handed(form, name, query_in(parameters))
     answer = trier.answer(handed, plain(handed))

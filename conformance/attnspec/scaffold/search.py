@@ -38,8 +38,9 @@ class Pose:
         """The form in this pose; None where it says nothing new. Other lengths and float16 are for functions that raise
         at the usual ones, as kernels do.
         """
-        if (self.is_square and form.attends_to_itself) or (self.sizes and form.is_class):
-            return None
+        if (self.sizes and form.is_class) or (
+                self.is_square and (form.attends_to_itself or form.limits.get("one_memory"))):
+            return None  # where the memory is the query itself, any order of the two is right
         if (self.sizes or self.is_half) and not (trier.nearest and trier.nearest.step is Progress.RAISED):
             return None
         if self.heads:
