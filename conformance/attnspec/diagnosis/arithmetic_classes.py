@@ -24,6 +24,7 @@ CUDA_EXPF = 2 + int(1.173 * 88)
 FEXP_U20 = 940
 """Float32 ulps of PyTorch's exponential for half precision on CPU, a cubic that is off by 1.12e-4."""
 
+
 @dataclass(frozen=True, slots=True)
 class Wider:
     """A class of arithmetic: what such a function does, what would mend it, and the words that declare it.

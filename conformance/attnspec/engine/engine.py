@@ -22,7 +22,7 @@ from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due
-from attnspec.spec.contract import contract_clauses, contract_id, word_of
+from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, read_conventions, with_baseline
@@ -126,7 +126,7 @@ class Engine:
             *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._put_to(target)
               if not taken or clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, taken)),
             *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
-              if _is_put(clause.id, dtype))]
+              if is_put_at(clause.id, dtype))]
 
     def _taken(self, target: str) -> tuple[DType, ...]:
         """Those of its dtypes that it takes, its first among them; none where only the function can say, once it is
@@ -295,10 +295,3 @@ class Engine:
         if clause not in self.checks:
             raise no_clause(clause, tuple(self.checks))
         return self.checks[clause]
-
-
-
-def _is_put(clause: str, dtype: DType) -> bool:
-    """Whether a clause of the contract is put at this dtype: a dtype of its own at no other."""
-    word = word_of(clause)
-    return word == dtype.value or word not in {each.value for each in DType}

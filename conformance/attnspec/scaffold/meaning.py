@@ -37,8 +37,6 @@ _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
     Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M"},
 }
 """What else has a length, where it has to be told."""
-_WIDTHS: Mapping[Kind, tuple[str, str]] = {Kind.ATTENTION: ("D", "H * D"), Kind.LAYER: ("M", "D")}
-"""What a width may be whose name does not say of what it is one."""
 _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
 _OFF: Mapping[str, str] = {
@@ -56,8 +54,10 @@ _ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
-_ALIKE: Mapping[str, tuple[str, ...]] = {"owner": (_MODULE,), DESTINATION: (DESTINATION,)}
-"""What is given alike of every kind and lift."""
+_ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
+    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths}
+    for kind, widths in ((Kind.ATTENTION, ("D", "H * D")), (Kind.LAYER, ("M", "D")))}
+"""What is given alike of every lift; a width whose name does not say of what may be either."""
 _MANY = ("dropout", "biases", "training", "place")
 """What several parameters of one callable may mean; of everything else there is one."""
 
@@ -127,9 +127,8 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
     """Of a parameter without a default."""
     if role in _LENGTHS[kind]:
         return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
-    alike = {**_ALIKE, "a_width": _WIDTHS[kind]}
-    if role in alike:
-        return alike[role]
+    if role in _ALIKE[kind]:
+        return _ALIKE[kind][role]
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask":

@@ -40,11 +40,12 @@ def with_memory(form: Form, parameters: Sequence[TheirParameter], trier: Trier) 
     if form.kind is not Kind.LAYER or not form.arrangement.is_one or not name:
         return form
     handed = _handed(form, name, query_in(parameters))
-    answer = trier.answer(handed, plain(handed))
+    problem = plain(handed)
+    answer = trier.answer(handed, problem)
     if answer is None:
         said = f"With another input as its {name} it raises: attention to that is not judged."
         return replace(form, remarks=(*form.remarks, said))
-    gap = truth_of(handed, plain(handed)).gap(answer.output.astype(np.float64))[1]
+    gap = truth_of(handed, problem).gap(answer.output.astype(np.float64))[1]
     said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check says what is wrong. If "
             f"{name} means something else, declare self_attention_only, and take it out of the adapter.")
     return replace(handed, remarks=(*form.remarks, said))

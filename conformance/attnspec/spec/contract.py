@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnspec.core.contract import ALL, CONTRACT, Contract
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import Level
+from attnspec.core.nouns import DType, Level
 from attnspec.core.refusal import AXES
 from attnspec.spec.clause import Clause, Word
 
@@ -29,6 +29,13 @@ def word_of(clause: str) -> str:
     """The word of a contract that a clause is for; empty for a clause of the law."""
     theme, _, word = clause.partition(".")
     return word if theme == CONTRACT else ""
+
+
+def is_put_at(clause: str, dtype: DType) -> bool:
+    """Whether a clause of the contract is put at this dtype: a dtype of its own at no other."""
+    word = word_of(clause)
+    return word == dtype.value or word not in {each.value for each in DType}
+
 
 
 def _said(contract: Contract, *, is_whole: bool) -> Iterator[tuple[str, str]]:
