@@ -29,12 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In a worker of the attnspec command: guard every item. Anywhere else: tell what gates cost."""
+    """In a worker of the attnspec command: guard every item. In anybody's run of pytest: tell what gates cost."""
     if config.getoption("attnspec_traces", None) and hasattr(config, "workerinput"):
         from attnspec.runner.guard import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
 
         config.pluginmanager.register(Guard.of(config), "attnspec-guard")
-    elif not hasattr(config, "workerinput"):
+    elif not hasattr(config, "workerinput") and not config.getoption("attnspec_plan", None):
         from attnspec.runner.gate_cost import GateCost  # noqa: PLC0415  (a run may turn this plugin off before)
 
         config.pluginmanager.register(GateCost(config), "attnspec-gate-cost")

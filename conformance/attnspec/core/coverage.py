@@ -119,6 +119,7 @@ def pairs_in(found: int) -> Iterator[Pair]:
     return (pair for pair, bit in bits().items() if found & bit)
 
 
+@lru_cache(maxsize=64)
 def written(found: int) -> str:
     """A set of pairs as text; empty for none."""
     return base64.b85encode(found.to_bytes(-(-found.bit_length() // 8), "little")).decode()

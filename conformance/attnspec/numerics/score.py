@@ -81,9 +81,10 @@ def significance(statistic: float) -> float:
 class Drifts:
     """Which way each drift pushes the output of some head slices: worked out once for all who are put the problem.
 
-    pushes: (n,E) each, E = T·Dv.  weight: (n,E), of each entry's error.
+    truth: (n,1,T,Dv), the output.  pushes: (n,E) each, E = T·Dv.  weight: (n,E), of each entry's error.
     """
 
+    truth: Array
     pushes: Mapping[DirectionName, Array]
     weight: Array
     _own: dict[DirectionName, tuple[Array, Array]] = field(default_factory=dict)
@@ -112,15 +113,17 @@ def drifts_of(weights: Array, value: Array, bias: Array | None = None, *, stored
     Weights and values are the truth. Only a problem with a bias has the direction `bias`.  stored: a rounding of a
     weight over one of the output, for the typical size of an error.
     """
-    pushes = {name: _flat(push) for name, push in _pushes(weights, value, bias).items()}
-    return Drifts(pushes, 1 / _flat(_typical(weights, value, stored)))
+    truth = np.asarray(weights @ value)
+    weights, value, output = (np.asarray(array, np.float64) for array in (weights, value, truth))
+    pushes = {name: _flat(push) for name, push in _pushes(weights, value, output, bias).items()}
+    return Drifts(truth, pushes, 1 / _flat(_typical(weights, value, output, stored)))
 
 
-def _typical(weights: Array, value: Array, stored: float) -> Array:
+def _typical(weights: Array, value: Array, output: Array, stored: float) -> Array:
     """(B,H,T,Dv): tau², the square of an error's typical size in roundings of an output of size 1."""
-    output = np.square(weights @ value)
-    return np.asarray(output + stored**2 * (np.square(weights) @ np.square(value))
-                      + SHARED * output.mean(axis=(-2, -1), keepdims=True))
+    squares = np.square(output)
+    return np.asarray(squares + stored**2 * (np.square(weights) @ np.square(value))
+                      + SHARED * squares.mean(axis=(-2, -1), keepdims=True))
 
 
 def _flat(array: Array) -> Array:
@@ -128,24 +131,23 @@ def _flat(array: Array) -> Array:
     return array.reshape(-1, math.prod(array.shape[2:])).astype(np.float64)
 
 
-def _pushes(weights: Array, value: Array, bias: Array | None) -> Mapping[DirectionName, Array]:
+def _pushes(weights: Array, value: Array, output: Array, bias: Array | None) -> Mapping[DirectionName, Array]:
     """(B,H,T,Dv) each: by how much the output moves for a unit of drift.
 
     temperature: d output / d log scale = the covariance of scaled dot product and value under the weights.  gain: the
     output itself.  mixing: a share of the weight spread evenly over the keys.  bias: all of it times 1 + x.
     """
-    output = weights @ value
     logits = np.log(np.where(weights > 0, weights, 1))  # but for what is common to a row, which has no covariance
     pushes: dict[DirectionName, Array] = {
-        "temperature": _covariance(logits if bias is None else logits - bias, weights, value),
+        "temperature": _covariance(logits if bias is None else logits - bias, weights, value, output),
         "gain": output, "mixing": value.mean(axis=-2, keepdims=True) - output}
-    return pushes if bias is None else {**pushes, "bias": _covariance(bias, weights, value)}
+    return pushes if bias is None else {**pushes, "bias": _covariance(bias, weights, value, output)}
 
 
-def _covariance(leaning: Array, weights: Array, value: Array) -> Array:
+def _covariance(leaning: Array, weights: Array, value: Array, output: Array) -> Array:
     """(B,H,T,Dv): of something (B,H,T,S) that each query has of each key, and the values, under the weights."""
     leant = weights * leaning
-    return np.asarray(leant @ value - leant.sum(axis=-1, keepdims=True) * (weights @ value))
+    return np.asarray(leant @ value - leant.sum(axis=-1, keepdims=True) * output)
 
 
 def _without(push: Array, others: Array, weight: Array) -> Array:

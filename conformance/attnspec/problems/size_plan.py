@@ -130,8 +130,9 @@ class SizePlan:
             is_aimed = row < AIMED[self.effort] and not self._is_kept(demand, row)
             aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
             if sizes := self._row(demand, row, aims, drawer):
-                lengths = lengths_of(sizes)
-                hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
+                if is_aimed:  # later rows look at no hand
+                    lengths = lengths_of(sizes)
+                    hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
                 yield sizes
 
     def _is_kept(self, demand: Demand, row: int) -> bool:

@@ -22,9 +22,9 @@ from typing import BinaryIO
 import pytest
 from _pytest.runner import runtestprotocol
 
-from attnspec.runner.jobs import plan_of
+from attnspec.runner.jobs import plan_of, source_of
+from attnspec.runner.suite import Jobs
 
-NAME = "attnspec-guard"
 BEAT = 1.0
 """Seconds between two signs of life."""
 
@@ -68,6 +68,10 @@ class Guard:
         if (now := time.monotonic()) - self._set_at > SLACK:
             self._set_at = now
             faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Jobs:
+        """The one file that is handed to pytest stands for the jobs."""
+        return Jobs.from_parent(parent, path=file_path, source=source_of(parent.config, self.drop_crumb))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:

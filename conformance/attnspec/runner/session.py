@@ -44,7 +44,7 @@ _SUITE = Path(__file__).with_name("suite.py")
 _CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
 _UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception",
            "doctest", "junitxml", "pastebin", "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn",
-           "tmpdir", "legacypath")
+           "tmpdir", "legacypath", "python", "unittest", "skipping")
 
 
 @dataclass(frozen=True, slots=True)

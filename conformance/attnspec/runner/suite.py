@@ -1,6 +1,7 @@
-"""What the workers of the `attnspec` command run: one test, parametrised over the jobs of the plan's source of jobs.
+"""What the workers of the `attnspec` command collect and run: an item of pytest for each job of the plan's source.
 
-Not for use by hand: `attnspec.gate` makes the same items of the engine in anybody's test file.
+They are no test functions: their setup and their fixtures took longer than most jobs, of which three in four say only
+that a clause does not apply. `attnspec.gate` makes tests of the same items of the engine in anybody's test file.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import functools
 import gc
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,45 +18,56 @@ import pytest
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
-from attnspec.runner.guard import NAME, Guard
-from attnspec.runner.jobs import JobSource, source_of
-
-_sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
+from attnspec.record.outcome import SubjectCard
+from attnspec.runner.jobs import JobSource
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test a job, with the job's id."""
-    only = frozenset(json.loads(str(metafunc.config.getoption("attnspec_only"))))
-    items = [job for job in _source(metafunc.config).items() if not only or job.id in only]
-    metafunc.parametrize("job", [pytest.param(job, id=job.id) for job in items])
+class JobItem(pytest.Item):
+    """A job. Its end and the subject's card, where that has changed, travel home in `user_properties`."""
+
+    def __init__(self, *, job: Job, jobs: Jobs, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
+        super().__init__(**of_pytest)
+        self._job, self._jobs = job, jobs
+
+    def runtest(self) -> None:
+        """Carry out the job."""
+        self.user_properties.append(("attnspec", to_line(self._jobs.source.carry_out(self._job))))
+        _settle()
+        if card := self._jobs.new_card(self._job.target):
+            self.user_properties.append(("attnspec-card", json.dumps(encode(card))))
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """What a failure is headed with: it is one of attnspec's own."""
+        return self.path, None, self.name
 
 
-def test_job(job: Job, request: pytest.FixtureRequest) -> None:
-    """Carry out the job; its end and the subject's card travel home in `user_properties`."""
-    source = _source(request.config)
-    request.node.user_properties.append(("attnspec", to_line(source.carry_out(job))))
-    _settle()
-    _send_card(source, job.target, request.node)
+class Jobs(pytest.File):
+    """All jobs of a source, as the one file that is collected."""
 
+    def __init__(self, *, source: JobSource[Any], **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
+        super().__init__(**of_pytest)
+        self.source = source
+        self._sent: dict[str, SubjectCard | None] = {}  # the card of each subject, as this worker last reported it
 
-@functools.cache
-def _source(config: pytest.Config) -> JobSource[Any]:
-    guard = config.pluginmanager.get_plugin(NAME)
-    return source_of(config, guard.drop_crumb if isinstance(guard, Guard) else lambda _: None)
+    def collect(self) -> Iterator[JobItem]:
+        """One item a job, named by the job's id."""
+        only = frozenset(json.loads(str(self.config.getoption("attnspec_only"))))
+        for job in self.source.items():
+            if not only or job.id in only:
+                yield JobItem.from_parent(self, name=f"job[{job.id}]", job=job, jobs=self)
+
+    def new_card(self, target: str) -> SubjectCard | None:
+        """The subject's card; None if it has been reported, or the subject cannot be had: its outcomes say why."""
+        try:
+            card = self.source.card(target)
+        except AttnspecError:
+            return None
+        is_known = target in self._sent and self._sent[target] == card
+        self._sent[target] = card
+        return None if is_known else card
 
 
 @functools.cache
 def _settle() -> None:
     """What the first job has imported stays: to look for garbage in it again and again took a twentieth of all time."""
     gc.freeze()
-
-
-def _send_card(source: JobSource[Any], target: str, node: pytest.Item) -> None:
-    try:
-        card = source.card(target)
-    except AttnspecError:  # the subject cannot be had: its outcomes say why
-        return
-    text = json.dumps(encode(card)) if card else ""
-    if _sent.get(target, "") != text:
-        _sent[target] = text
-        node.user_properties.append(("attnspec-card", text))

@@ -155,12 +155,13 @@ class Subject:
     def card(self, probed: Mapping[str, str], precision: Mapping[str, str]) -> SubjectCard:
         """What a report says of the subject beside its verdicts."""
         limits = self.declaration.limits
+        none = type(limits)()
         return SubjectCard(
             id=self.id, title=self.title, kind=self.declaration.kind.value, distribution=self.library.distribution,
             version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
             probed=probed, precision=precision, claims=self.declaration.claims,
             limits={name: _shown(getattr(limits, name)) for name in LIMITS
-                    if getattr(limits, name) != getattr(type(limits)(), name)
+                    if getattr(limits, name) != getattr(none, name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain, combinations, product
 from typing import TypeVar
 
@@ -135,9 +136,14 @@ def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
     """The cards of a deck in random order, again and again."""
     turn = 0
     while True:
-        order = np.argsort(words(seed, f"opening {label} {turn}", (len(deck),)), kind="stable")
-        yield from (deck[place] for place in order)
+        yield from (deck[place] for place in _shuffled(seed, f"opening {label} {turn}", len(deck)))
         turn += 1
+
+
+@lru_cache(maxsize=2**14)
+def _shuffled(seed: int, label: str, count: int) -> tuple[int, ...]:
+    """The numbers below `count` in random order; a clause asks for the same ones at every dtype."""
+    return tuple(np.argsort(words(seed, label, (count,)), kind="stable").tolist())
 
 
 def _take(cards: Iterator[Card], count: int) -> list[Card]:

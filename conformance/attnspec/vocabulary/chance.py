@@ -144,14 +144,14 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     problem = scene.problem(run)
     value = working(scene.evaluator.values_by_head(problem), scene.dtype)
     drifts = scene.evaluator.drifts(scene.runs[run].key, lambda: _drifts(expected, scene, run, value, sliced))
-    units = drifts.units(direction, _sliced(output - expected.weights @ value, sliced))
+    units = drifts.units(direction, _sliced(output, sliced) - drifts.truth)
     return _measured(units, f"{direction} drift at width {problem.sizes.D}", limit, _declared(scene, run, direction))
 
 
 def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced: Array) -> Drifts:
     """Of the truth; value (B,H,S,Dv), sliced (B,H)."""
     given = scene.problem(run).bias
-    bias = None if given is None else _sliced(given, sliced)
+    bias = None if given is None else np.asarray(_sliced(given, sliced), np.float64)
     return drifts_of(_sliced(expected.weights, sliced), _sliced(value, sliced), bias,
                      stored=_stored(scene.evaluator.precision))
 
@@ -175,8 +175,8 @@ def _stored(precision: Precision) -> float:
 
 
 def _sliced(array: Array, sliced: Array) -> Array:
-    """(B,H,·,·) -> (n,1,·,·) in float64."""
-    return np.asarray(array[sliced][:, None], np.float64)
+    """(B,H,·,·) -> (n,1,·,·)."""
+    return np.asarray(array[sliced][:, None])
 
 
 def _measured(units: Units, what: str, limit: float, declared: float) -> Measured:
