@@ -111,7 +111,7 @@ def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
         return (_SWITCHES[role],) if required else (_SWITCHES[role], "")
     if role == "context" and kind is Kind.LAYER:
         return ("query",) if required else ("", "query")
-    return _needed(parameter, role, kind, lift) if required else ()
+    return _needed(parameter, role, kind, lift) if required or (role == "context_width" and is_size) else ()
 
 
 def _projection(parameter: TheirParameter) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from attnspec.scaffold.probe_problems import CROSS
 from attnspec.scaffold.there import There
 
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
-    kind: {**SIZES[kind], "dropout": "0.0", "biases": "True", "length": "T", "place": "0"} for kind in SIZES}
+    kind: {**SIZES[kind], "dropout": "0.0", "biases": "True", "length": "T", "place": "0", **of_memory}
+    for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
 _NUMBERS: Mapping[str, int] = {"M": CROSS.H * CROSS.D, "heads": CROSS.H, "H": CROSS.H, "Hkv": CROSS.H, "D": CROSS.D,
                                "Dv": CROSS.D, "T": CROSS.T}
@@ -56,10 +57,15 @@ def _fields_of(made_by: str, kind: Kind, there: There) -> Mapping[str, str]:
     except TargetError:
         return {}
     means = roles(parameters, At.CONSTRUCTOR)
-    required = {each.name for each in parameters if each.is_required}
-    fields = {name: _FIELDS[kind][role] for name, role in means.items()
-              if role in _FIELDS[kind] and (name in required or role not in _BY_DEFAULT)}
+    left = {each.name for each in parameters if _is_left(each, means.get(each.name, ""))}
+    fields = {name: _FIELDS[kind][role] for name, role in means.items() if role in _FIELDS[kind] and name not in left}
     return fields if "heads" in means.values() else {}
+
+
+def _is_left(parameter: TheirParameter, role: str) -> bool:
+    """Whether a field keeps its default. A memory of no width is often none at all."""
+    has_no_memory = role == "context_width" and parameter.default is None
+    return not parameter.is_required and (role in _BY_DEFAULT or has_no_memory)
 
 
 def _known(kind: Kind) -> Mapping[str, int | float | bool]:
