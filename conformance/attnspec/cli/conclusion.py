@@ -20,7 +20,7 @@ from attnspec.cli.wording import applied, few, named, of_subject, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.gradient_keywords import APART
 from attnspec.core.nouns import Effort, Verdict
-from attnspec.core.other_names import keyword_for, listed
+from attnspec.core.other_names import listed, meant_by
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained
@@ -172,7 +172,7 @@ def _refused(digest: Digest) -> str:
         return ""
     cards = [known.card for known in digest.cards.values()]
     what = refused_by(cards[0] if cards else None, digest.outcomes)
-    left = [name for card in cards for name in card.defaults if keyword_for(name)]
+    left = [name for card in cards for name in card.defaults if meant_by(name)]
     refused = f"; refuses {', '.join(what)}" if what else ""
     return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
 

@@ -40,7 +40,8 @@ class Limits(KeywordLimits):
     ties_model_width: M = H·D.  broadcasts: masks of fewer axes or of size-1 axes are accepted.
     bias_is_mask: the only way to hand over a mask is an additive bias.
     weights: what is returned, `per_head` or `averaged`.
-    has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
+    has_biases: the layer adds b_query … b_out.   biases: which of them, `all` or `query key out`.
+    single_head: H = 1.   projects_output: the layer has w_out.
     min_head_width: the least D.   min_scores: the least B·H·T·S.
     contiguous: query, key and value must be contiguous.  contiguous_features: along their last axis.
     mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
@@ -64,6 +65,7 @@ class Limits(KeywordLimits):
     bias_is_mask: bool = False
     weights: str = "per_head"
     has_biases: bool = True
+    biases: str = "all"
     single_head: bool = False
     projects_output: bool = True
     min_head_width: int = 1
@@ -84,6 +86,10 @@ class Limits(KeywordLimits):
         """Whether so many queries and keys are taken, under the causal flag or without it."""
         limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
         return all(LENGTHS[limit](T, S) for limit in limits)
+
+    def is_biased(self, projection: str) -> bool:
+        """Whether the layer adds a bias to this projection: query, key, value or out."""
+        return self.has_biases and (self.biases == "all" or projection in self.biases.split())
 
     def takes_behind_past(self, T: int, S: int) -> bool:
         """Whether so many queries and new keys are taken behind a past."""

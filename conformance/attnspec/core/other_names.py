@@ -22,11 +22,18 @@ def keyword_for(name: str) -> str:
                  if name in others or (len(name) > _SHORT and slip_of(name, others))), "")
 
 
+def meant_by(name: str) -> str:
+    """The keyword that a parameter is, by its own name or by another that it goes by; empty if there is none."""
+    return name if name in KEYWORDS else keyword_for(name)
+
+
 def listed(defaults: Mapping[str, str]) -> str:
     """Parameters that are left at their defaults, for a reader: `block=64`, and what attnspec calls them if it does."""
     return ", ".join(f"{name}={default}{_ours(name)}" for name, default in defaults.items())
 
 
 def _ours(name: str) -> str:
+    if name in KEYWORDS:
+        return " (attnspec's keyword: hand it on in the adapter)"
     word = keyword_for(name)
     return f" (attnspec's keyword is {word}: rename it, or wrap it with `attnspec init`)" if word else ""

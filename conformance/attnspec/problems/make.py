@@ -28,13 +28,14 @@ _PLAIN = Limits()
 def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> LayerProblem:
     """The layer problem of a recipe; M is `recipe.M`, or H·D where that is 0.
 
-    limits.has_biases adds b_query … b_out. Without limits.projects_output there are no w_out and b_out (M is H·Dv).
+    limits.has_biases adds b_query … b_out, those that limits.biases names. Without limits.projects_output there are no
+    w_out and b_out (M is H·Dv).
     The family `huge_logits` multiplies w_query by 16.
     """
     sizes = recipe.sizes
     M = recipe.M or sizes.H * sizes.D
     query, key, value = _inputs(recipe, M)
-    params = {**_weights(recipe, M, limits), **(_biases(recipe.seed, sizes, M, limits) if limits.has_biases else {})}
+    params = {**_weights(recipe, M, limits), **_biases(recipe.seed, sizes, M, limits)}
     return LayerProblem(
         dtype, as_dtype(query, dtype), as_dtype(key, dtype), as_dtype(value, dtype),
         {name: as_dtype(array, dtype) for name, array in params.items()}, sizes.H, sizes.Hkv,
@@ -88,7 +89,8 @@ def _biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[str, Flo
         "b_query": 0.5 * _whole(seed, "b_query", (sizes.H * sizes.D,), 2),
         "b_key": 0.5 * _whole(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
         "b_value": _whole(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
-    return biases | ({"b_out": _whole(seed, "b_out", (M,), 2)} if limits.projects_output else {})
+    biases |= {"b_out": _whole(seed, "b_out", (M,), 2)} if limits.projects_output else {}
+    return {name: bias for name, bias in biases.items() if limits.is_biased(name.removeprefix("b_"))}
 
 
 def model_width(sizes: Sizes, limits: Limits) -> int:

@@ -155,6 +155,12 @@ class Form:
         config = self.config.fields if self.config else {}
         return "Hkv" in (*self.given.values(), *self.construction.values(), *config.values())
 
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        """What its parameters are that nothing is given: their defaults as Python, empty where that cannot be said."""
+        told = {*self.given, *(each.parameter for each in self.passed)}
+        return {name: text for name, text in self.left.items() if name not in told}
+
     def parameter(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""
         return next((each.parameter for each in self.passed if each.keyword == keyword), "")
@@ -173,7 +179,6 @@ class Vocabulary:
     imports: Mapping[str, str]  # by name in the code, the statement
     stack: str
     concatenate: str
-    zeros: str
     added: str
     numbers: str
     hidden: str
@@ -185,17 +190,17 @@ class Vocabulary:
 VOCABULARIES: Mapping[str, Vocabulary] = {
     "": Vocabulary(
         array="np.ndarray", imports={"np": "import numpy as np"}, stack="np.stack", concatenate="np.concatenate",
-        zeros="np.zeros_like({0})", added="np.where({0}, 0, -np.inf).astype(query.dtype)",
+        added="np.where({0}, 0, -np.inf).astype(query.dtype)",
         numbers="{0}.astype(query.dtype)", hidden="np.where(mask, bias, np.array(-np.inf, bias.dtype))",
         mapped="_each({0})", filled="np.full({0}, np.nan, query.dtype)"),
     "torch": Vocabulary(
         array="Tensor", imports={"torch": "import torch", "Tensor": "from torch import Tensor"}, stack="torch.stack",
-        concatenate="torch.cat", zeros="torch.zeros_like({0})",
+        concatenate="torch.cat",
         added='torch.where({0}, 0.0, float("-inf")).to(query.dtype)', numbers="{0}.to(query.dtype)",
         hidden='bias.masked_fill(~mask, float("-inf"))', mapped="_each({0})",
         filled='torch.full({0}, float("nan"), dtype=query.dtype, device=query.device)'),
     "jax": Vocabulary(
-        array="Array", stack="jnp.stack", concatenate="jnp.concatenate", zeros="jnp.zeros_like({0})",
+        array="Array", stack="jnp.stack", concatenate="jnp.concatenate",
         imports={"jax": "import jax", "jnp": "import jax.numpy as jnp", "Array": "from jax import Array"},
         added="jnp.where({0}, 0, -jnp.inf).astype(query.dtype)", numbers="{0}.astype(query.dtype)",
         hidden="jnp.where(mask, bias, -jnp.inf)", mapped="jax.vmap({0})",

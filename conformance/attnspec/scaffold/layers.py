@@ -17,7 +17,7 @@ from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import choices, combinations, roles
 from attnspec.scaffold.memory import memory_in, query_in
 from attnspec.scaffold.parameters.configs import configs_of
-from attnspec.scaffold.parameters.states import State, states
+from attnspec.scaffold.parameters.states import PROJECTIONS, State, states
 from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, tree_of
 from attnspec.scaffold.probe_problems import plain
 from attnspec.scaffold.there import There
@@ -238,9 +238,17 @@ def _states(form: Form, leaves: Sequence[Leaf]) -> Iterator[State]:
     return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if form.is_told_groups else "heads")
 
 
+def _of_biases(state: State) -> Mapping[str, bool | str]:
+    """The limits that say which projections have a bias, where not all have."""
+    if not state.biased:
+        return {"has_biases": False}
+    has_all = len(state.biased) == len(PROJECTIONS) - (not state.projects_output)
+    return {} if has_all else {"biases": " ".join(state.biased)}
+
+
 def _with_state(form: Form, state: State) -> Iterator[Form]:
     """With all that it has, and, if it normalises, without its norms."""
-    limits = {**form.limits, **({} if state.has_biases else {"has_biases": False}),
+    limits = {**form.limits, **_of_biases(state),
               **({} if state.projects_output else {"projects_output": False})}
     known = replace(form, state=state.made, limits=limits)
     left = ["".join(path).strip('[]".') for path in state.left]

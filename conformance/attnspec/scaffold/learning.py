@@ -18,7 +18,7 @@ from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
-from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, truth_of
+from attnspec.scaffold.probe_problems import CROSS, AnyProblem, bias_of, mask_of, plain, truth_of
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 Parameters = Mapping[At, Sequence[TheirParameter]]
@@ -133,18 +133,36 @@ def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
     def learn(form: Form, parameters: Parameters, trier: Trier) -> Form:
         if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
             return form
-        for saying in word.sayings:
-            flag = {"causal": True} if word.needs_causal in saying.limits else {}
-            if flag and "causal" not in form.keywords:
-                continue
-            problem = plain(form)
-            value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
-            posed = problem.but(**{**flag, word.name: value})
-            if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
-                return found
+        if found := _as_said(form, word, parameters, trier) or _as_said_of_squares(form, word, parameters, trier):
+            return found
         return _with_wrong_flag(form, word, parameters, trier.nearest)
 
     return learn
+
+
+def _as_said(form: Form, word: Keyword, parameters: Parameters, trier: Trier) -> Form | None:
+    """With a keyword in the first of its sayings that is right."""
+    for saying in word.sayings:
+        flag = {"causal": True} if word.needs_causal in saying.limits else {}
+        if flag and "causal" not in form.keywords:
+            continue
+        is_square = form.limits.get("causal_lengths") == "equal" and (flag or word.name == "causal")
+        problem = plain(form, **({"S": CROSS.T} if is_square else {}))
+        value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
+        posed = problem.but(**{**flag, word.name: value})
+        if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
+            return found
+    return None
+
+
+def _as_said_of_squares(form: Form, word: Keyword, parameters: Parameters, trier: Trier) -> Form | None:
+    """With a causal flag that raises wherever T ≠ S, and is right where T = S: many a mask is made of one length."""
+    apart = trier.nearest
+    if word.name != "causal" or form.attends_to_itself or apart is None or apart.step is not Progress.RAISED:
+        return None
+    squares = replace(form, limits={**form.limits, "causal_lengths": "equal"},
+                      remarks=(*form.remarks, f"With the causal flag it takes T = S only: else {apart.against}."))
+    return _as_said(squares, word, parameters, trier)
 
 
 def _with_wrong_flag(form: Form, word: Keyword, parameters: Parameters, nearest: Attempt | None) -> Form:
@@ -161,7 +179,7 @@ def _with_wrong_flag(form: Form, word: Keyword, parameters: Parameters, nearest:
         return form
     said = (f"Its {tried.parameter} is handed on as `{word.name}`, but {nearest.against}: attnspec check says what is "
             f"wrong. If {tried.parameter} means something else, take it out of the adapter.")
-    return replace(form, passed=nearest.form.passed, limits=nearest.form.limits, remarks=(*form.remarks, said))
+    return replace(form, passed=nearest.form.passed, limits=nearest.form.limits, remarks=(*nearest.form.remarks, said))
 
 
 def _pasts(form: Form, parameters: Parameters, trier: Trier) -> Form:

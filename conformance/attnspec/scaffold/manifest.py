@@ -162,6 +162,8 @@ def _entry(form: Form, learned: Learned) -> Iterator[str]:
     yield from ((f"    conventions: {{{_pairs(learned.conventions)}}}",) if learned.conventions else ())
     yield from (("    precision:",) if learned.flushing else ())
     yield from (f"      {dtype.value}: {{flushes_subnormals: true, reason: {_FLUSHED}}}" for dtype in learned.flushing)
+    yield from (("    defaults:",) if form.defaults else ())
+    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
     yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())
 
 

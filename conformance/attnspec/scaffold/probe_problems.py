@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.core.declaration import Limits
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import concat, lowered
@@ -68,7 +69,9 @@ def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = problem_of(form.kind, sizes, form.dtype, M)
     if isinstance(problem, LayerProblem):
-        left_out = [*(["b_"] if form.limits.get("has_biases") is False else []),
+        has_any, which = form.limits.get("has_biases") is not False, str(form.limits.get("biases", "all"))
+        biased = Limits(has_biases=has_any, biases=which).is_biased
+        left_out = [*(f"b_{part}" for part in ("query", "key", "value", "out") if not biased(part)),
                     *(["w_out", "b_out"] if form.limits.get("projects_output") is False else [])]
         problem = problem.but(params={name: array for name, array in problem.params.items()
                                       if not name.startswith(tuple(left_out))})

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
 from dataclasses import replace
+from itertools import chain, combinations
 from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
@@ -30,7 +31,10 @@ DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precisio
             "sizes", "blocks", "backward_precision")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
+BIASES = ("all", *map(" ".join, chain.from_iterable(
+    combinations(("query", "key", "value", "out"), count) for count in range(1, 4))))
 CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
+           "biases": (BIASES, "answer to which projections have biases"),
            **dict.fromkeys(("lengths", "causal_lengths"), (tuple(LENGTHS), "answer to which lengths are taken")),
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken")}
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
@@ -198,6 +202,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "bias_is_mask": "True",
     "weights": '"averaged"',
     "has_biases": "False",
+    "biases": '"query key out"',
     "single_head": "True",
     "projects_output": "False",
     "min_head_width": "16",

@@ -197,5 +197,6 @@ def _eye(rows: int, columns: int, dtype: DType) -> Array:
 def _params(weights: Mapping[str, Array], limits: Limits) -> Mapping[str, Array]:
     """Only the parameters that the layer has, w_query (M,H·D) and its like; its biases, b_query (H·D,), are zero."""
     kept = {name: weight for name, weight in weights.items() if limits.projects_output or name != "w_out"}
-    zeros = {f"b{name[1:]}": np.zeros(weight.shape[1], weight.dtype) for name, weight in kept.items()}
-    return {**kept, **zeros} if limits.has_biases else kept
+    zeros = {f"b{name[1:]}": np.zeros(weight.shape[1], weight.dtype) for name, weight in kept.items()
+             if limits.is_biased(name.removeprefix("w_"))}
+    return {**kept, **zeros}

@@ -28,7 +28,7 @@ from attnspec.subjects.declared import (
 )
 from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
-from attnspec.subjects.needs import read_device, read_faster, read_made, read_variables
+from attnspec.subjects.needs import read_device, read_faster, read_made, read_texts, read_variables
 from attnspec.subjects.on_workers import told_by_workers
 from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, read_ends, read_versions
@@ -37,7 +37,8 @@ FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
             "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
-            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward", "made", *DECLARED)
+            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward", "made", "defaults",
+            *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
@@ -211,6 +212,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
     declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
                           precision_on=read_precision_on(fields), made=read_made(fields),
+                          defaults=read_texts(fields.inner("defaults", "the defaults", optional=True)),
                           deviations=tuple(_deviation(inner, folder) for inner in
                                            fields.each("deviations", "a deviation", optional=True)))
     return Registered(

@@ -37,6 +37,11 @@ def read_variables(fields: Fields) -> Mapping[str, str]:
         if not _VARIABLE.fullmatch(name):
             raise fields.error(f"{quoted(name)} is not a name for an environment variable: letters, digits and _ only.",
                                where=fields.place(name))
+    return read_texts(fields)
+
+
+def read_texts(fields: Fields) -> Mapping[str, str]:
+    """Texts by their names. Raises the error of the fields."""
     return {name: fields.text(name) for name in fields.mapping}
 
 

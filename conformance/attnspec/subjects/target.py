@@ -236,7 +236,8 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
-    declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
+    left = {**registered.declaration.defaults, **signature.defaults}
+    declaration = replace(registered.declaration, keywords=signature.keywords, defaults=left,
                           off=signature.off, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:

@@ -72,7 +72,8 @@ def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) 
     if not scene.is_layer or any(part.grad_output is None for part in posed.parts):
         raise NoClaim(f"there is no {of} to differentiate with respect to")
     limits = scene.subject.declaration.limits
-    if (of in OF_OUTPUT and not limits.projects_output) or (of in BIASES and not limits.has_biases):
+    has_none = of in BIASES and not limits.is_biased(of.removeprefix("b_"))
+    if has_none or (of in OF_OUTPUT and not limits.projects_output):
         raise OutsideLimits(f"it has no {of}")
     return [answer.by_input[of_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
 

@@ -79,12 +79,12 @@ _UNNAMED: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIONS[:3]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What each parameter is made of; has_biases, projects_output: whether the layer has them; left: the parameters
-    that keep the values that they are born with.
+    """What each parameter is made of; biased: the projections that have a bias; projects_output: whether the layer
+    does; left: the parameters that keep the values that they are born with.
     """
 
     made: Mapping[Path, str]
-    has_biases: bool
+    biased: tuple[str, ...]
     projects_output: bool
     left: tuple[Path, ...] = field(default=())
 
@@ -152,23 +152,17 @@ def _fits(leaf: Leaf, way: Way, roles: Mapping[Path, str], sizes: Mapping[str, i
 
 
 def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, Way], words: Vocabulary) -> State:
-    """Biases count only if query, key, value and output all have one; else they are zero."""
     biased = {part for leaf in leaves if is_bias(leaf) and leaf.path in roles
               for part in _PARTS.get(roles[leaf.path], (roles[leaf.path],))}
     projects = "out" in roles.values()
-    has_biases = biased == {*PROJECTIONS[:3], *(["out"] if projects else [])}
-    made = {leaf.path: _text(leaf, roles[leaf.path], ways, words, has_biases=has_biases)
-            for leaf in leaves if leaf.path in roles}
-    return State(made, has_biases, projects, tuple(leaf.path for leaf in leaves if leaf.path not in roles))
+    made = {leaf.path: _text(leaf, roles[leaf.path], ways, words) for leaf in leaves if leaf.path in roles}
+    left = tuple(leaf.path for leaf in leaves if leaf.path not in roles)
+    return State(made, tuple(part for part in PROJECTIONS if part in biased), projects, left)
 
 
-def _text(leaf: Leaf, role: str, ways: Mapping[str, Way], words: Vocabulary, *, has_biases: bool) -> str:
-    """The expression. A bias that does not count is as many zeros."""
+def _text(leaf: Leaf, role: str, ways: Mapping[str, Way], words: Vocabulary) -> str:
+    """The expression."""
     letter, kind = ("b", f"{_kind(role)} bias") if is_bias(leaf) else ("w", _kind(role))
     count = words.kv_heads if role in ("key", "value") else "heads"
-    text = ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
+    return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
                                   parts="PARTS" if role == "qkv" else "PARTS[1:]", concatenate=words.concatenate)
-    if letter == "w" or has_biases:
-        return text
-    as_zeros = words.zeros.format(r'params[\1"w_\2"][0]')
-    return re.sub(r'params\[(f?)"b_([^"]*)"\]', as_zeros, text)

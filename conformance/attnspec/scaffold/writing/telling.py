@@ -36,11 +36,12 @@ def told(form: Form) -> Iterator[str]:
     yield from _output(form)
     yield from _given(form)
     yield from (_passed(form, keyword) for keyword in dict.fromkeys(each.keyword for each in form.passed))
+    if biased := str(form.limits.get("biases", "")).split():
+        yield f"It adds a bias to {', '.join(biased)}, and to no other projection."
     if form.compiled:
         yield "It runs under jax.jit."
     yield from form.remarks
-    set_otherwise = {*form.given, *(each.parameter for each in form.passed)}
-    if left := {name: text for name, text in form.left.items() if name not in set_otherwise}:
+    if left := form.defaults:
         yield f"Left at their defaults: {', '.join(f'{name}={text}' if text else name for name, text in left.items())}."
 
 
