@@ -180,19 +180,6 @@ class Perceives(nn.Module):
         weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
         return self.out((weights @ v).transpose(1, 2).flatten(-2))
 
-class EncoderConfig:
-    def __init__(self, hidden_size=64, num_attention_heads=4, encoder_hidden_size=128):
-        self.width, self.heads, self.width_there = hidden_size, num_attention_heads, encoder_hidden_size
-
-class Encoded(Perceives):
-    """The widths stand in its config, that of the context with a number of its own."""
-    def __init__(self, config: EncoderConfig):
-        super().__init__(config.width, config.width_there, config.heads)
-
-class Wider(Perceives):
-    def __init__(self, query_dim, context_dim=768, num_heads=8):
-        super().__init__(query_dim, context_dim, num_heads)
-
 class Headless(nn.Module):
     def __init__(self, dim):
         super().__init__()
@@ -279,14 +266,6 @@ def test_a_layer_that_wants_the_width_of_its_context_is_told_it() -> None:
     form = found("their_torch:Perceives")
     assert form.construction["context_dim"] == "M"
     assert (form.limits["one_memory"], form.attends_to_itself, form.names) == (True, False, ())
-
-
-def test_a_context_whose_width_is_a_number_by_default_is_as_wide_as_the_model() -> None:
-    pytest.importorskip("torch")
-    config = found("their_torch:Encoded").config
-    assert config is not None
-    assert config.fields["encoder_hidden_size"] == "M"
-    assert found("their_torch:Wider").construction["context_dim"] == "M"
 
 
 def test_a_memory_that_comes_before_the_queries_is_found() -> None:

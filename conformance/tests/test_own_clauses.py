@@ -284,6 +284,14 @@ def test_lint_puts_own_clauses_to_the_faults_that_they_name(cli: Cli, mine: Path
     assert cli("lint", "--spec-add", "mine.yaml") == ((2, told, "") if why else (0, "No problem found.\n", ""))
 
 
+def test_lint_puts_own_clauses_to_what_is_right(cli: Cli, mine: Path) -> None:
+    mine.write_text(MINE.replace("by: 2, observe", "by: 4, observe"), encoding="utf-8")
+    told = ("mine.yaml:2: 'mine.doubled' is false: sound/naive, whose answers are right by the definition, violates it. Mend "
+            "it, or say under `given` where it holds: attnspec check sound/naive --spec-add mine.yaml --clause mine.doubled "
+            "shows a case.\n1 to mend.\n")
+    assert cli("lint", "--spec-add", "mine.yaml") == (2, told, "")
+
+
 def test_every_word_of_draw_says_what_it_gives() -> None:
     assert MEANINGS.keys() == DRAWS.keys()
 

@@ -279,6 +279,13 @@ def test_a_layer_without_biases_is_given_none() -> None:
     assert set(problem.params) == {"w_query", "w_key", "w_value", "w_out"}
 
 
+def test_a_layer_is_given_the_biases_that_it_has() -> None:
+    some = make_layer(a_recipe(families=("integers",)), DType.FLOAT32, limits=Limits(biases="query key out")).params
+    every = make_layer(a_recipe(families=("integers",)), DType.FLOAT32).params
+    assert every.keys() - some.keys() == {"b_value"}
+    assert all((some[name] == every[name]).all() for name in some)
+
+
 def test_a_layer_without_output_projection_is_given_none() -> None:
     sizes = Sizes(1, 1, 1, 3, 3, 4, 4)
     problem = make_layer(a_recipe(sizes, ("integers",)), DType.FLOAT32, limits=Limits(projects_output=False))

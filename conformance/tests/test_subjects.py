@@ -250,6 +250,7 @@ def defined(problem: Problem, width: int) -> Array:
     (Limits(), Sizes(2, 4, 4, 3, 5, 2, 3), 2),
     (Limits(), Sizes(2, 4, 4, 3, 5, 3, 2), 3),
     (Limits(has_biases=False), Sizes(2, 4, 2, 3, 5, 2, 3), 2),
+    (Limits(biases="query out"), Sizes(2, 4, 4, 3, 5, 2, 3), 2),
     (Limits(ties_value_width=True), Sizes(2, 4, 4, 3, 5, 4, 2), 4),
     (Limits(ties_model_width=True), Sizes(2, 4, 4, 3, 5, 2, 3), 3),
     (Limits(projects_output=False), Sizes(2, 1, 1, 3, 5, 2, 3), 2),

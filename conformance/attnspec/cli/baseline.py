@@ -22,6 +22,7 @@ from attnspec.runner.jobs import idle
 from attnspec.subjects.baseline import write_baseline
 
 _ORDER = tuple(Novelty)
+_TOLD = (Novelty.NEW, Novelty.CHANGED, Novelty.MENDED)  # what may be worse before what is better: a list may be cut
 UPDATING = "--update-baseline"
 _NAMES = 60  # characters of a list of subjects
 _COLOURS = {Novelty.NEW: "red", Novelty.MENDED: "green", Novelty.CHANGED: "yellow"}
@@ -85,17 +86,17 @@ def _known(outcomes: Sequence[Outcome]) -> str:
 
 
 def _lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """One for a subject, a clause and what is said of it; new ones first."""
+    """One for a subject, a clause and what is said of it; new ones first, mended ones last."""
     changed = sorted((each for each in outcomes if each.change), key=_key)
     for (number, subject, clause, says), group in groupby(changed, key=_key):
-        novelty = _ORDER[number]
+        novelty = _TOLD[number]
         dtypes = ", ".join(each.dtype.value for each in group)
         yield f"  {click.style(novelty.value, fg=_COLOURS[novelty], bold=True)}: {subject} {clause} ({dtypes}) {says}"
 
 
 def _key(outcome: Outcome) -> tuple[int, str, str, str]:
     assert outcome.change is not None  # the others were left out
-    return _ORDER.index(outcome.change.novelty), outcome.subject, outcome.clause, outcome.change.says
+    return _TOLD.index(outcome.change.novelty), outcome.subject, outcome.clause, outcome.change.says
 
 
 BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),

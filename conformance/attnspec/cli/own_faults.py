@@ -1,4 +1,6 @@
-"""Whether clauses of one's own detect the faults that they name: those of the spec are put to theirs by its tests."""
+"""Whether clauses of one's own detect the faults that they name, and hold of what is right: the spec's are put to both
+by its tests.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from attnspec.core.errors import SpecError
-from attnspec.core.nouns import DType
-from attnspec.core.plan import FAULT
+from attnspec.core.nouns import DType, Level
+from attnspec.core.plan import FAULT, SOUND
 from attnspec.evaluation.power.matrix import trial
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
@@ -30,6 +32,32 @@ def undetected(law: Spec) -> Iterator[SpecError]:
             yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. Name one that it does: "
                             f"attnspec check 'fault/*' --spec-add {clause.where.file} --clause {clause.id} tells.",
                             where=clause.place_of("refuted_by"))
+
+
+def false(law: Spec) -> Iterator[SpecError]:
+    """An own `must` clause that a sound formulation violates: it would accuse whoever is right."""
+    own = [clause for clause in law.clauses if clause.where.file in law.added and clause.level is Level.MUST]
+    checks = _checks(law) if own else {}
+    for clause in own:
+        if sound := _accused(checks, clause.id):
+            yield SpecError(f"{clause.id!r} is false: {SOUND}{sound}, whose answers are right by the definition, "
+                            f"violates it. Mend it, or say under `given` where it holds: attnspec check {SOUND}{sound} "
+                            f"--spec-add {clause.where.file} --clause {clause.id} shows a case.", where=clause.where)
+
+
+def _accused(checks: Mapping[str, Check], clause: str) -> str:
+    """The sound formulation, the first that the clause can be put to, if it violates the clause; else empty."""
+    from attnspec.faults.sound import EVERY  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
+
+    check, dtype = checks[clause], DType.FLOAT32
+    for name in EVERY:
+        subject = own_subject(SOUND + name)
+        if not check.lacking(subject):
+            tally = trial(check, SOUND + name, dtype, Dealer(subject, lambda: checks, EFFORT, SEED))
+            return name if tally.failure is not None else ""
+    return ""
 
 
 def _checks(law: Spec) -> Mapping[str, Check]:

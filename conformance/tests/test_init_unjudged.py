@@ -1,0 +1,120 @@
+"""`attnspec init` leaves nothing out unsaid: causal flags of one length, some biases, widths of a context, defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold.form import Form
+from attnspec.scaffold.search import form_of
+from attnspec.scaffold.there import There
+from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.telling import told
+from attnspec.subjects.target import host_of
+from helpers.commands import Cli
+
+FUNCTIONS = '''
+import numpy as np
+
+def of_one_length(query, key, value, is_causal=False, ahead=0, return_lse=False):
+    """Its mask has as many rows as columns."""
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if is_causal:
+        logits = logits + np.triu(np.full((logits.shape[-1],) * 2, -np.inf), 1 + ahead)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+def of_one_length_off_by_one(query, key, value, is_causal=False):
+    return of_one_length(query, key, value, is_causal, 1)
+'''
+LAYERS = '''
+from torch import nn
+
+class SomeBiases(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.query, self.key, self.proj = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.value = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x):
+        logits = self.query(x) @ self.key(x).transpose(-1, -2) / x.shape[-1] ** 0.5
+        return self.proj(logits.softmax(-1) @ self.value(x))
+
+class Perceives(nn.Module):
+    def __init__(self, query_dim, context_dim=768, num_heads=8):
+        super().__init__()
+        self.to_q, self.out, self.heads = nn.Linear(query_dim, query_dim), nn.Linear(query_dim, query_dim), num_heads
+        self.to_kv = nn.Linear(context_dim, 2 * query_dim)
+
+    def forward(self, latents, inputs):
+        q, (k, v) = self.to_q(latents), self.to_kv(inputs).chunk(2, dim=-1)
+        q, k, v = (X.unflatten(-1, (self.heads, -1)).transpose(1, 2) for X in (q, k, v))
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(-2))
+
+class EncoderConfig:
+    def __init__(self, hidden_size=64, num_attention_heads=4, encoder_hidden_size=128):
+        self.width, self.heads, self.width_there = hidden_size, num_attention_heads, encoder_hidden_size
+
+class Encoded(Perceives):
+    """The widths stand in its config, that of the context with a number of its own."""
+    def __init__(self, config: EncoderConfig):
+        super().__init__(config.width, config.width_there, config.heads)
+'''
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture
+def here(here: Path) -> Path:
+    """A folder with somebody's modules, where one stands."""
+    (here / "their_numpy.py").write_text(FUNCTIONS, encoding="utf-8")
+    (here / "their_torch.py").write_text(LAYERS, encoding="utf-8")
+    return here
+
+
+def found(target: str) -> Form:
+    return form_of(target, Trier(There(host_of(target, Surroundings()))))
+
+
+def test_a_causal_flag_that_takes_equal_lengths_only_is_found() -> None:
+    form = found("their_numpy:of_one_length")
+    assert (form.keywords, form.limits["causal_lengths"]) == (("causal",), "equal")
+    assert form.remarks == ("With the causal flag it takes T = S only: else it raises ValueError: operands could not "
+                            "be broadcast together with shapes (4,2,3,5) (5,5).",)
+
+
+def test_a_causal_flag_that_is_wrong_at_equal_lengths_is_judged() -> None:
+    form = found("their_numpy:of_one_length_off_by_one")
+    assert (form.keywords, form.limits["causal_lengths"]) == (("causal",), "equal")
+    assert form.remarks[1].endswith("attnspec check says what is wrong. If is_causal means something else, take it out "
+                                    "of the adapter.")
+
+
+def test_a_keyword_that_an_adapter_leaves_out_is_named_in_the_verdict(cli: Cli) -> None:
+    assert cli("init", "their_numpy:of_one_length")[0] == 0
+    manifest = Path("implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
+    assert '    defaults:\n      ahead: "0"\n      return_lse: "False"\n' in manifest
+    code, out, _ = cli("check", "their_numpy/of_one_length", "--implementations", "implementations",
+                       "--effort", "glance", "--dtype", "float32", "--clause", "attention.one_key", "--no-record")
+    assert (code, out.splitlines()[-1]) == (0, "Conforms; return_lse was never given. (exit code 0)")
+    assert ("left at their defaults: ahead=0, return_lse=False (attnspec's keyword: hand it on in the adapter)"
+            in out.splitlines())
+
+
+def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:
+    pytest.importorskip("torch")
+    form = found("their_torch:SomeBiases")
+    assert form.limits["biases"] == "query key out"
+    assert 'params["b_query"]' in source(form)
+    assert "It adds a bias to query, key, out, and to no other projection." in told(form)
+
+
+def test_a_context_whose_width_is_a_number_by_default_is_as_wide_as_the_model() -> None:
+    pytest.importorskip("torch")
+    config = found("their_torch:Encoded").config
+    assert config is not None
+    assert config.fields["encoder_hidden_size"] == "M"
+    assert found("their_torch:Perceives").construction["context_dim"] == "M"
