@@ -372,6 +372,18 @@ def test_a_softmax_without_maximum_is_told_at_every_dtype(tmp_path: Path, clause
     assert evidence.explained.advice == "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))"
 
 
+def test_whoever_masks_with_a_finite_number_is_told_what_to_write(tmp_path: Path) -> None:
+    text = STUDENT.replace("-np.inf", "-1e9").replace("np.exp(logits)", "np.exp(logits - logits.max(-1)[..., None])")
+    evidence = heard(tmp_path, text.replace("causal", "mask").replace("=False", "=None").replace(
+        "if mask", "if mask is not None").replace("np.tri(*logits.shape[-2:], dtype=bool)", "mask"),
+        "masking.constant_is_low_enough").evidence
+    assert evidence
+    assert evidence.explained
+    assert evidence.explained.cause == (
+        "masked logits get a finite number, and visible ones may lie lower (`mask_constant_1e9`)")
+    assert evidence.explained.advice.startswith("Use -inf: it is lower than any logit.")
+
+
 def test_no_overflow_is_told_of_who_subtracts_the_maximum(tmp_path: Path) -> None:
     text = STUDENT.replace("np.exp(logits)", "np.exp(logits - logits.max(axis=-1, keepdims=True))")
     assert heard(tmp_path, text, "attention.finite").verdict is Verdict.HELD

@@ -51,6 +51,12 @@ def test_an_axis_is_named_by_its_letter(check: str, refused: list[str], tmp_path
     assert sorted(subject(tmp_path, check).refused) == refused
 
 
+def test_flax_refuses_widths_by_an_exception_of_its_own(tmp_path: Path) -> None:
+    check = """class FlaxError(Exception): pass
+    if Dv != D: raise FlaxError('For parameter "kernel" the initializer is expected to generate shape (1, 1)')"""
+    assert list(subject(tmp_path, check).refused) == ["values of another width (Dv ≠ D)"]
+
+
 def test_other_letters_name_no_axis(tmp_path: Path) -> None:
     assert not subject(tmp_path, 'if D > 64: raise ValueError("option A or plan X")').refused
 

@@ -52,6 +52,8 @@ def frameworks_of(subject: Subject) -> frozenset[str]:
 
 
 ALWAYS, THE_OTHER_WAY = "causal_always", "mask_inverted"
+_FINITE = ("mask_constant_", "mask_adds_")
+"""How faults begin that hide a key by a finite number."""
 
 
 def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[Recipe] = ()) -> Explanation | None:
@@ -65,6 +67,10 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
     if likeliest == WITHOUT_MAXIMUM:
         return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
                            "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
+    if likeliest.startswith(_FINITE):
+        return Explanation(f"masked logits get a finite number, and visible ones may lie lower (`{likeliest}`)",
+                           "Use -inf: it is lower than any logit. Rows whose visible logits are all higher than the "
+                           "number are right as they are", "")
     if likeliest == THE_OTHER_WAY or diagnosis.located == INVERTED:
         return _mask_inverted(subject)
     if not diagnosis.located.startswith((NOTHING, SPOILT)):

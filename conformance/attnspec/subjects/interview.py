@@ -13,8 +13,11 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.plain import Case
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 
-ON_PURPOSE = frozenset({"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError"})
-"""The exceptions by which code refuses; frameworks raise them, or subclasses of them, for shapes that do not fit."""
+ON_PURPOSE = frozenset(
+    {"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError", "FlaxError"})
+"""The exceptions by which code refuses; frameworks raise them, or subclasses of them, for shapes that do not fit. Flax
+has a class of its own.
+"""
 
 OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
 _OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|"
