@@ -18,13 +18,29 @@ from helpers.commands import Cli
 FUNCTIONS = '''
 import numpy as np
 
-def of_one_length(query, key, value, is_causal=False, ahead=0, return_lse=False):
+def of_one_length(query, key, value, is_causal=False, ahead=0, softcap=0):
     """Its mask has as many rows as columns."""
     logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
     if is_causal:
         logits = logits + np.triu(np.full((logits.shape[-1],) * 2, -np.inf), 1 + ahead)
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ value
+
+def with_sums(query, key, value, factor=1.0, return_lse=True):
+    """Always the output and the log-sum-exp, in heads last, times a factor."""
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    lse = np.log(np.exp(logits).sum(-1))
+    output = np.exp(logits - lse[..., None]) @ value
+    return (output, factor * lse.swapaxes(1, 2)) if return_lse else output
+
+def with_halved_sums(query, key, value):
+    return with_sums(query, key, value, 0.5)
+
+def with_sums_of_two(query, key, value):
+    return with_sums(query, key, value, 1 / np.log(2))
+
+def asked_for_wrong_sums(query, key, value, return_softmax_lse=False):
+    return with_sums(query, key, value, 0.5, return_softmax_lse)
 
 def of_one_length_off_by_one(query, key, value, is_causal=False):
     return of_one_length(query, key, value, is_causal, 1)
@@ -82,8 +98,8 @@ def found(target: str) -> Form:
 def test_a_causal_flag_that_takes_equal_lengths_only_is_found() -> None:
     form = found("their_numpy:of_one_length")
     assert (form.keywords, form.limits["causal_lengths"]) == (("causal",), "equal")
-    assert form.remarks == ("With the causal flag it takes T = S only: else it raises ValueError: operands could not "
-                            "be broadcast together with shapes (4,2,3,5) (5,5).",)
+    assert form.remarks[0] == ("With the causal flag it takes T = S only: else it raises ValueError: operands could "
+                               "not be broadcast together with shapes (4,2,3,5) (5,5).")
 
 
 def test_a_causal_flag_that_is_wrong_at_equal_lengths_is_judged() -> None:
@@ -96,12 +112,32 @@ def test_a_causal_flag_that_is_wrong_at_equal_lengths_is_judged() -> None:
 def test_a_keyword_that_an_adapter_leaves_out_is_named_in_the_verdict(cli: Cli) -> None:
     assert cli("init", "their_numpy:of_one_length")[0] == 0
     manifest = Path("implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
-    assert '    defaults:\n      ahead: "0"\n      return_lse: "False"\n' in manifest
+    assert '    defaults:\n      ahead: "0"\n      softcap: "0"\n' in manifest
     code, out, _ = cli("check", "their_numpy/of_one_length", "--implementations", "implementations",
                        "--effort", "glance", "--dtype", "float32", "--clause", "attention.one_key", "--no-record")
-    assert (code, out.splitlines()[-1]) == (0, "Conforms; return_lse was never given. (exit code 0)")
-    assert ("left at their defaults: ahead=0, return_lse=False (attnspec's keyword: hand it on in the adapter)"
+    assert (code, out.splitlines()[-1]) == (0, "Conforms; softcap was never given. (exit code 0)")
+    assert ("left at their defaults: ahead=0, softcap=0 (attnspec's keyword: hand it on in the adapter)"
             in out.splitlines())
+
+
+@pytest.mark.parametrize("name", ["with_sums", "with_sums_of_two"])
+def test_log_sum_exps_that_always_come_back_are_found(name: str) -> None:
+    form = found(f"their_numpy:{name}")
+    assert form.reading is not None
+    assert (form.keywords[-1], form.reading.path, form.reading.weights) == ("return_lse", "[0]", "[1]")
+    assert "The log-sum-exp is answer[1], (B,T,H)." in told(form)
+    assert "if return_lse else" in source(form)
+
+
+def test_log_sum_exps_that_are_asked_for_are_judged_right_or_wrong() -> None:
+    form = found("their_numpy:asked_for_wrong_sums")
+    assert form.reading is not None
+    assert (form.parameter("return_lse"), form.reading.path, form.reading.asked) == ("return_softmax_lse", "", "[0]")
+
+
+def test_what_has_the_shape_of_log_sum_exps_and_is_none_is_told() -> None:
+    form = found("their_numpy:with_halved_sums")
+    assert form.remarks == ("answer[1] has the shape of log-sum-exps, and other numbers: it is not judged.",)
 
 
 def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:

@@ -48,7 +48,7 @@ class OutputLayout:
     def lengths(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape in numbers."""
         axes = (axis.split("·") for axis in self.shape.strip("()").split(","))
-        return tuple(math.prod(sizes[each] for each in axis) for axis in axes)
+        return tuple(math.prod(1 if each == "1" else sizes[each] for each in axis) for axis in axes)
 
 
 _SWAPPED = "{0}.swapaxes(1, 2)"
@@ -130,6 +130,14 @@ WEIGHTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B,T,S)", "{0}"),
 )
 """Ways to read weights."""
+
+LOG_SUM_EXPS: tuple[OutputLayout, ...] = (
+    OutputLayout("(B,H,T)", "{0}"),
+    OutputLayout("(B,T,H)", "{0}.swapaxes(1, 2)"),
+    OutputLayout("(B·H,T)", "{0}.reshape(B, -1, {0}.shape[-1])"),
+    OutputLayout("(B,H,T,1)", "{0}[..., 0]"),
+)
+"""Ways to read log-sum-exps."""
 
 
 def arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:

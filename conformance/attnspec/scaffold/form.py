@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
@@ -63,7 +64,8 @@ class Config:
 class OutputPlace:
     """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it lies.
 
-    weights: where they are, if they come back; asked: where the output is when weights are asked for by a flag.
+    weights: where they, or log-sum-exps, are, if they come back; beside: the keyword that asks for them; asked: where
+    the output is when they are asked for by a flag.
     """
 
     path: str = ""
@@ -71,6 +73,7 @@ class OutputPlace:
     weights: str = ""
     weights_back: OutputLayout = OutputLayout("", "{0}")  # noqa: RUF009
     asked: str = ""
+    beside: Literal["return_weights", "return_lse"] = "return_weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class Form:
     @property
     def keywords(self) -> tuple[str, ...]:
         """Ours that it understands, in the order in which they were found."""
-        weights = ["return_weights"] if self.reading and self.reading.weights else []
+        weights = [self.reading.beside] if self.reading and self.reading.weights else []
         causal = ["causal"] if self.limits.get("causal_only") else []
         return tuple(dict.fromkeys((*(each.keyword for each in self.passed), *causal, *weights)))
 

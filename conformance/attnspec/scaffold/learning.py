@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.cache_keywords import CACHED
@@ -13,16 +13,15 @@ from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem
+from attnspec.scaffold.beside import log_sum_exps, weights
 from attnspec.scaffold.decoders import stepping
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
-from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
+from attnspec.scaffold.extended import Parameters, extended
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
+from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
-from attnspec.scaffold.probe_problems import CROSS, AnyProblem, bias_of, mask_of, plain, truth_of
+from attnspec.scaffold.probe_problems import CROSS, AnyProblem, bias_of, mask_of, plain
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
-
-Parameters = Mapping[At, Sequence[TheirParameter]]
-
 
 _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "BHTS": (("{0}", ""), ("{0}.reshape(-1, *{0}.shape[2:])", "(B·H,T,S)")),
@@ -64,16 +63,6 @@ def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: A
             f"{tried.parameter}={tried.expression}{says}; but {nearest.against}.")
 
 
-def _extended(form: Form, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[Form]:
-    """The form with one keyword more, in every way in which it may be handed over."""
-    for saying in sayings:
-        for at, listed in parameters.items():
-            for parameter in theirs(keyword, listed):
-                if parameter.text or parameter.name in (form.given if at is At.CALL else form.construction):
-                    passed = Passed(keyword, parameter.name, saying.expression, saying.says, at)
-                    yield replace(form, passed=(*form.passed, passed), limits={**form.limits, **saying.limits})
-
-
 def _first_right(forms: Iterable[Form], problem: AnyProblem, trier: Trier) -> Form | None:
     return next((form for form in forms if trier.is_right(form, problem)), None)
 
@@ -89,7 +78,7 @@ def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
     sayings = [Saying(expression.format("bias"), shape) for expression, shape in _AXES["BHTS"]]
     sayings += [Saying("[bias]", "in a list")]
     posed = problem.but(bias=bias_of(problem.sizes, form.dtype))
-    return _first_right(_extended(form, "bias", parameters, sayings), posed, trier) or form
+    return _first_right(extended(form, "bias", parameters, sayings), posed, trier) or form
 
 
 def _masks_of_few_axes(form: Form, parameters: Parameters, trier: Trier) -> Form:
@@ -123,7 +112,7 @@ def _masked(form: Form, all_axes: Sequence[str], means: Sequence[tuple[str, str]
         posed, limits = problem.but(mask=mask_of(problem.sizes, axes)), {} if axes == "BHTS" else {"mask_axes": axes}
         sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
                    for expression, shape in _AXES[axes] for meaning, says in means]
-        if found := _first_right(_extended(form, "mask", parameters, sayings), posed, trier):
+        if found := _first_right(extended(form, "mask", parameters, sayings), posed, trier):
             return found
     return None
 
@@ -150,7 +139,7 @@ def _as_said(form: Form, word: Keyword, parameters: Parameters, trier: Trier) ->
         problem = plain(form, **({"S": CROSS.T} if is_square else {}))
         value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
-        if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
+        if found := _first_right(extended(form, word.name, parameters, [saying]), posed, trier):
             return found
     return None
 
@@ -203,8 +192,8 @@ def _both(form: Form, parameters: Parameters, trier: Trier, posed: AnyProblem, p
     """With two keywords that are given together, in the first of their sayings, one by one, that is right."""
     name, beside = pair
     for one, other in zip(KEYWORDS[name].sayings, KEYWORDS[beside].sayings, strict=True):
-        both = (each for first in _extended(form, name, parameters, [one])
-                for each in _extended(first, beside, parameters, [other]))
+        both = (each for first in extended(form, name, parameters, [one])
+                for each in extended(first, beside, parameters, [other]))
         if found := _first_right(both, posed, trier):
             return found
     return form
@@ -216,33 +205,6 @@ def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa
         return form
     compiled = replace(form, compiled=True)
     return compiled if trier.is_right(compiled, plain(form)) else form
-
-
-def _weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
-    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
-    and not logits, is told by their rows, which sum to 1.
-    """
-    if form.arrangement.mapped or form.reading is None:
-        return form
-    averaging = {each.name for each in parameters[At.CALL]} & {"average_attn_weights"}
-    known = replace(form, given={**form.given, **dict.fromkeys(averaging, "False")})
-    flagged = _extended(known, "return_weights", parameters, [Saying("True")])
-    return next((found for option in (known, *flagged) for found in _with_weights(option, trier)), form)
-
-
-def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
-    """The form with weights, wherever they may be in what comes back."""
-    asked = plain(form).but(return_weights=True)
-    raw = trier.returned(replace(form, reading=None), asked if "return_weights" in form.keywords else plain(form))
-    assert form.reading is not None  # the output was found before
-    if raw is None:
-        return
-    for found in trier.outputs(form, raw, asked, truth_of(form, asked).output.shape):
-        for path, back, limits in trier.weights(raw, asked):
-            reading = replace(form.reading, asked=found.reading.path, weights=path, weights_back=back)
-            candidate = replace(form, reading=reading, limits={**form.limits, **limits})
-            if trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
-                yield candidate
 
 
 def _contiguous(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
@@ -269,7 +231,7 @@ _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
     ("", _contiguous), ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes),
     ("mask", _biases_as_masks),
     *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), (SEGMENTED[0], _segments),
-    ("return_weights", _weights), ("heads", _grouped), ("", _compiled))
+    ("return_weights", weights), ("return_lse", log_sum_exps), ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}

@@ -13,6 +13,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import concat, lowered
+from attnspec.numerics.lse import log_sum_exp
 from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
 from attnspec.numerics.sinks import with_sink
@@ -36,11 +37,12 @@ _WAYS: tuple[Mapping[str, str], ...] = tuple(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees: the rows that see a key."""
+    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees: the rows that see a key; lse: (B,H,T)."""
 
     output: Array
     sees: Array
     weights: Array
+    lse: Array
 
     def gap(self, output: Array) -> tuple[float, str]:
         """How far an output (B,H,T,Dv), or (B,T,M), is off at most, over rows that see a key, and where."""
@@ -97,7 +99,9 @@ def truths(problem: AnyProblem, default_scale: str) -> Iterator[Expected]:
         weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])
         if isinstance(problem, LayerProblem):
             output, sees = _projected(problem, output), np.asarray(sees.all(axis=1))
-        yield Expected(output, sees, weights)
+        with np.errstate(divide="ignore"):  # -inf where a row sees no key
+            lse = log_sum_exp(found, operands)
+        yield Expected(output, sees, weights, lse)
 
 
 def _projected(problem: LayerProblem, output: Array) -> Array:

@@ -11,9 +11,10 @@ import numpy as np
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.scaffold.examined import Examined
+from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
-from attnspec.scaffold.learning import Parameters, learned
+from attnspec.scaffold.learning import learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.memory import with_memory
 from attnspec.scaffold.pages import paged_forms

@@ -16,7 +16,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.scaffold.arrangements import BACKS, WEIGHTS, OutputLayout
+from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import Form, OutputPlace
 from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
 from attnspec.scaffold.there import There
@@ -140,6 +140,15 @@ class Trier:
                 found = _way_back(back, array, problem)
                 if found is not None and found.shape in shapes and np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
                     yield "".join(path), back, shapes[found.shape]
+
+    def log_sum_exps(self, returned: Whole, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
+        """Where in what came back something has the shape of log-sum-exps: the path, the way back, and (B,H,T)."""
+        sizes = problem.sizes
+        for path, array in _arrays(returned):
+            for back in LOG_SUM_EXPS:
+                found = _way_back(back, array, problem)
+                if found is not None and found.shape == (sizes.B, sizes.H, sizes.T):
+                    yield "".join(path), back, found
 
     def answer(self, form: Form, problem: AnyProblem) -> Answer | None:
         """What the written adapter answers; None if nothing usable, and then the attempt is kept."""

@@ -95,7 +95,7 @@ def _attend(form: Form, layer: list[str]) -> list[str]:
 
 def _returned(form: Form, array: str) -> str:
     """The type of what an adapter returns."""
-    weighs = "return_weights" in form.keywords
+    weighs = form.reading is not None and bool(form.reading.weights)
     if form.cache:
         return "tuple[Any, ...]" if weighs else f"tuple[{array}, Any]"
     return f"{array} | tuple[{array}, {array}]" if weighs else array
@@ -162,11 +162,11 @@ def _answer(form: Form) -> Iterator[str]:
     elif reading.weights:
         yield from _called(form, "answer = ")
         asked = f"answer{reading.asked}" if reading.asked == reading.path else (
-            f"answer{reading.asked} if return_weights else answer{reading.path}")
+            f"answer{reading.asked} if {reading.beside} else answer{reading.path}")
         yield f"    output = {asked}"
         yield from broken("return (", [reading.back.text.format("output"),
                                        reading.weights_back.text.format(f"answer{reading.weights}")],
-                          f") if return_weights else {reading.back.text.format('output')}")
+                          f") if {reading.beside} else {reading.back.text.format('output')}")
     elif reading.back.text == "{0}":
         yield from _called(form, "return ", reading.path)
     else:
@@ -194,7 +194,7 @@ def _with_cache(form: Form, reading: OutputPlace) -> Iterator[str]:
     yield from _called(form, "answer = ")
     yield f"    output = answer{reading.path}"
     if reading.weights:
-        yield from ("    if return_weights:", f"        output = answer{reading.asked}")
+        yield from (f"    if {reading.beside}:", f"        output = answer{reading.asked}")
         weights = reading.weights_back.text.format(f"answer{reading.weights}")
         yield from broken("return (", [reading.back.text.format("output"), weights, f"answer{form.cache}"], ")", 8)
     yield f"    return {reading.back.text.format('output')}, answer{form.cache}"

@@ -56,7 +56,8 @@ def _output(form: Form) -> Iterator[str]:
         shape = reading.back.shape.replace(("", "B,", "B,H,")[form.arrangement.mapped], "")
         yield f"The output{place} {shape}."
         if reading.weights:
-            yield f"Weights are answer{reading.weights}, {reading.weights_back.shape}."
+            what = "Weights are" if reading.beside == "return_weights" else "The log-sum-exp is"
+            yield f"{what} answer{reading.weights}, {reading.weights_back.shape}."
     if form.cache:
         yield f"It is a decoder. The cache for its next call is answer{form.cache}."
 

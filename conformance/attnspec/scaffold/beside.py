@@ -1,0 +1,85 @@
+"""What comes back beside the output: weights, or log-sum-exps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from attnspec.core.keyword import Saying
+from attnspec.core.nouns import Kind
+from attnspec.problems.problem import Array
+from attnspec.scaffold.extended import Parameters, extended
+from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.probe_problems import plain, truth_of
+from attnspec.scaffold.trial_adapter import Trier
+
+
+def weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
+    and not logits, is told by their rows, which sum to 1.
+    """
+    if form.arrangement.mapped or form.reading is None:
+        return form
+    averaging = {each.name for each in parameters[At.CALL]} & {"average_attn_weights"}
+    known = replace(form, given={**form.given, **dict.fromkeys(averaging, "False")})
+    flagged = extended(known, "return_weights", parameters, [Saying("True")])
+    return next((found for option in (known, *flagged) for found in _with_weights(option, trier)), form)
+
+
+def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
+    """The form with weights, wherever they may be in what comes back."""
+    asked = plain(form).but(return_weights=True)
+    raw = trier.returned(replace(form, reading=None), asked if "return_weights" in form.keywords else plain(form))
+    assert form.reading is not None  # the output was found before
+    if raw is None:
+        return
+    for found in trier.outputs(form, raw, asked, truth_of(form, asked).output.shape):
+        for path, back, limits in trier.weights(raw, asked):
+            reading = replace(form.reading, asked=found.reading.path, weights=path, weights_back=back)
+            candidate = replace(form, reading=reading, limits={**form.limits, **limits})
+            if trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
+                yield candidate
+
+
+def log_sum_exps(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Asked for by a flag: whether they are right is for the suite to judge. Always there: they have to be near them,
+    to one base or the other.
+    """
+    if form.arrangement.mapped or form.reading is None or form.reading.weights or form.kind is Kind.LAYER:
+        return form
+    flagged = extended(form, "return_lse", parameters, [Saying("True")])
+    found = next((found for option in (form, *flagged) for found in _with_log_sum_exps(option, trier)), None)
+    return found or _of_other_numbers(form, trier)
+
+
+def _with_log_sum_exps(form: Form, trier: Trier) -> Iterator[Form]:
+    """The form with log-sum-exps, wherever they may be in what comes back."""
+    asked, is_asked = plain(form).but(return_lse=True), "return_lse" in form.keywords
+    raw, truth = trier.returned(replace(form, reading=None), asked if is_asked else plain(form)), truth_of(form, asked)
+    assert form.reading is not None  # the output was found before
+    if raw is None:
+        return
+    for output, (path, back, found) in product(trier.outputs(form, raw, asked, truth.output.shape),
+                                               trier.log_sum_exps(raw, asked)):
+        candidate = replace(form, reading=replace(form.reading, asked=output.reading.path, weights=path,
+                                                  weights_back=back, beside="return_lse"))
+        is_one = is_asked or _are_near(found, truth.lse)
+        if is_one and trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
+            yield candidate
+
+
+def _of_other_numbers(form: Form, trier: Trier) -> Form:
+    """The form with a remark on what is always there, has the shape of log-sum-exps, and is none."""
+    raw = trier.returned(replace(form, reading=None), plain(form))
+    paths = [path for path, _, _ in trier.log_sum_exps(raw, plain(form))] if raw is not None else []
+    said = [f"answer{path} has the shape of log-sum-exps, and other numbers: it is not judged." for path in paths[:1]]
+    return replace(form, remarks=(*form.remarks, *said))
+
+
+def _are_near(found: Array, truth: Array) -> bool:
+    """Whether these are log-sum-exps (B,H,T), to the base e or 2."""
+    return any(np.allclose(found, truth / unit, atol=2.0**-5) for unit in (1.0, math.log(2)))
