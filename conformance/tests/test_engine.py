@@ -491,7 +491,8 @@ def test_a_mask_that_is_not_low_enough_is_no_stored_logsumexp(tmp_path: Path) ->
     engine = Engine(plan)
     [outcome] = [engine.try_item(item) for item in engine.items()]
     assert outcome.evidence is not None
-    assert outcome.evidence.explained is None
+    assert outcome.evidence.explained is not None
+    assert "`mask_constant_1e9`" in outcome.evidence.explained.cause
     assert outcome.evidence.like[0].fault == "mask_constant_1e9"
 
 

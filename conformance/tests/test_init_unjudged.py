@@ -26,6 +26,16 @@ def of_one_length(query, key, value, is_causal=False, ahead=0, softcap=0):
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ value
 
+def of_padding(query, key, value, pad_mask=None, causal=False):
+    """Its mask (B,S) is of keys."""
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if pad_mask is not None:
+        logits = np.where(pad_mask[:, None, None], logits, -1e30)
+    if causal:
+        logits = np.where(np.tri(*logits.shape[-2:]) > 0, logits, -1e30)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
 def with_sums(query, key, value, factor=1.0, return_lse=True):
     """Always the output and the log-sum-exp, in heads last, times a factor."""
     logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
@@ -120,6 +130,11 @@ def test_a_keyword_that_an_adapter_leaves_out_is_named_in_the_verdict(cli: Cli) 
             in out.splitlines())
 
 
+def test_a_mask_of_few_axes_is_asked_together_with_the_causal_flag(cli: Cli) -> None:
+    assert cli("init", "their_numpy:of_padding")[0] == 0
+    assert "mask_with_causal: both" in Path("implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", ["with_sums", "with_sums_of_two"])
 def test_log_sum_exps_that_always_come_back_are_found(name: str) -> None:
     form = found(f"their_numpy:{name}")
@@ -148,7 +163,7 @@ def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:
     assert "It adds a bias to query, key, out, and to no other projection." in told(form)
 
 
-def test_a_context_whose_width_is_a_number_by_default_is_as_wide_as_the_model() -> None:
+def test_a_context_whose_width_is_a_number_is_as_wide_as_the_model() -> None:
     pytest.importorskip("torch")
     config = found("their_torch:Encoded").config
     assert config is not None

@@ -138,6 +138,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/decoding_mistakes.py": "slots that no key was written to, as one more logit",
     },
     "return_lse": {
+        "scaffold/beside.py": "what comes back beside the output, told from weights",
         "core/keywords.py": "its field",
         "core/serving_keywords.py": "its definition",
         "core/conventions.py": "the questions of its base and of hidden rows",

@@ -17,6 +17,8 @@ from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.probe_problems import plain, truth_of
 from attnspec.scaffold.trial_adapter import Trier
 
+LSE = "return_lse"
+
 
 def weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
     """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
@@ -51,14 +53,14 @@ def log_sum_exps(form: Form, parameters: Parameters, trier: Trier) -> Form:
     """
     if form.arrangement.mapped or form.reading is None or form.reading.weights or form.kind is Kind.LAYER:
         return form
-    flagged = extended(form, "return_lse", parameters, [Saying("True")])
+    flagged = extended(form, LSE, parameters, [Saying("True")])
     found = next((found for option in (form, *flagged) for found in _with_log_sum_exps(option, trier)), None)
     return found or _of_other_numbers(form, trier)
 
 
 def _with_log_sum_exps(form: Form, trier: Trier) -> Iterator[Form]:
     """The form with log-sum-exps, wherever they may be in what comes back."""
-    asked, is_asked = plain(form).but(return_lse=True), "return_lse" in form.keywords
+    asked, is_asked = plain(form).but(**{LSE: True}), LSE in form.keywords
     raw, truth = trier.returned(replace(form, reading=None), asked if is_asked else plain(form)), truth_of(form, asked)
     assert form.reading is not None  # the output was found before
     if raw is None:
@@ -66,7 +68,7 @@ def _with_log_sum_exps(form: Form, trier: Trier) -> Iterator[Form]:
     for output, (path, back, found) in product(trier.outputs(form, raw, asked, truth.output.shape),
                                                trier.log_sum_exps(raw, asked)):
         candidate = replace(form, reading=replace(form.reading, asked=output.reading.path, weights=path,
-                                                  weights_back=back, beside="return_lse"))
+                                                  weights_back=back, beside=LSE))
         is_one = is_asked or _are_near(found, truth.lse)
         if is_one and trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
             yield candidate

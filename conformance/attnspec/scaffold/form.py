@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
@@ -73,7 +72,7 @@ class OutputPlace:
     weights: str = ""
     weights_back: OutputLayout = OutputLayout("", "{0}")  # noqa: RUF009
     asked: str = ""
-    beside: Literal["return_weights", "return_lse"] = "return_weights"
+    beside: str = "return_weights"
 
 
 @dataclass(frozen=True, slots=True)

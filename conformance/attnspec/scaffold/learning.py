@@ -13,14 +13,14 @@ from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.beside import log_sum_exps, weights
+from attnspec.scaffold.beside import LSE, log_sum_exps, weights
 from attnspec.scaffold.decoders import stepping
 from attnspec.scaffold.extended import Parameters, extended
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
 from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
-from attnspec.scaffold.probe_problems import CROSS, AnyProblem, bias_of, mask_of, plain
+from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, square
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -135,8 +135,7 @@ def _as_said(form: Form, word: Keyword, parameters: Parameters, trier: Trier) ->
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
             continue
-        is_square = form.limits.get("causal_lengths") == "equal" and (flag or word.name == "causal")
-        problem = plain(form, **({"S": CROSS.T} if is_square else {}))
+        problem = square(form) if flag or word.name == "causal" else plain(form)
         value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
         if found := _first_right(extended(form, word.name, parameters, [saying]), posed, trier):
@@ -231,7 +230,7 @@ _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
     ("", _contiguous), ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes),
     ("mask", _biases_as_masks),
     *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), (SEGMENTED[0], _segments),
-    ("return_weights", weights), ("return_lse", log_sum_exps), ("heads", _grouped), ("", _compiled))
+    ("return_weights", weights), (LSE, log_sum_exps), ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}

@@ -18,7 +18,7 @@ from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import YES
 from attnspec.scaffold.form import CallableKind, Form
-from attnspec.scaffold.probe_problems import mask_of, plain
+from attnspec.scaffold.probe_problems import mask_of, plain, square
 from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
 from attnspec.subjects.installed import distribution_of
@@ -107,10 +107,10 @@ def _refused(subject: Subject, narrowed: Subject) -> Declared:
 
 def _together(form: Form, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
     """A mask and the causal flag on values of another width too: another kernel may refuse what one accepts."""
-    problem = plain(form, Dv=6)
+    problem = square(form, Dv=6)
     if probed.get("mask_with_causal") != "both" or not trier.is_right(form, problem):
         return {}
-    both = problem.but(mask=mask_of(problem.sizes), causal=True)
+    both = problem.but(mask=mask_of(problem.sizes, str(form.limits.get("mask_axes", "BHTS"))), causal=True)
     return {} if trier.answer(form, both) is not None else {"mask_with_causal": UNDEFINED}
 
 

@@ -81,6 +81,13 @@ def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
     return problem.but(causal=bool(form.limits.get("causal_only")))
 
 
+def square(form: Form, **lengths: int) -> AnyProblem:
+    """The same for a causal call: with as many keys as queries where nothing else is taken."""
+    problem = plain(form, **lengths)
+    is_square = form.limits.get("causal_lengths") == "equal"
+    return plain(form, **{**lengths, "S": problem.sizes.T}) if is_square else problem
+
+
 def truth_of(form: Form, problem: AnyProblem) -> Expected:
     """What the definition says, under the usual conventions."""
     return next(truths(problem, form.default_scale))

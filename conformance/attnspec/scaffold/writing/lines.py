@@ -183,7 +183,7 @@ def plain_of(form: Form, parameter: str, at: At = At.CALL) -> str:
 def _total(passed: Passed, plain: str) -> str:
     """The expression of a keyword, also where it is not in use."""
     keyword, text = passed.keyword, passed.expression
-    if keyword in ("causal", "return_weights", "return_lse"):
+    if KEYWORDS[keyword].annotation == "bool":
         return keyword if (text, plain) == ("True", "False") else f"{text} if {keyword} else {plain}"
     return keyword if (text, plain) == (keyword, "None") else f"{plain} if {keyword} is None else {text}"
 
