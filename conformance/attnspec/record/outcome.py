@@ -265,7 +265,8 @@ class KnownFinding:
 class SubjectCard:
     """What a report says of a subject beside its verdicts.
 
-    defaults: parameters of its function that are none of attnspec's, left at their defaults ("block": "64").
+    defaults: parameters of its function that are none of attnspec's, or to which its adapter gives nothing, left at
+    their defaults ("block": "64").
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.

@@ -14,7 +14,7 @@ from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 from attnspec.scaffold.extended import Parameters, extended
 from attnspec.scaffold.form import At, Form
-from attnspec.scaffold.probe_problems import plain, truth_of
+from attnspec.scaffold.probe_problems import close, plain, truth_of
 from attnspec.scaffold.trial_adapter import Trier
 
 LSE = "return_lse"
@@ -69,7 +69,7 @@ def _with_log_sum_exps(form: Form, trier: Trier) -> Iterator[Form]:
                                                trier.log_sum_exps(raw, asked)):
         candidate = replace(form, reading=replace(form.reading, asked=output.reading.path, weights=path,
                                                   weights_back=back, beside=LSE))
-        is_one = is_asked or _are_near(found, truth.lse)
+        is_one = is_asked or _are_near(found, truth.lse, close(asked.dtype))
         if is_one and trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
             yield candidate
 
@@ -82,6 +82,6 @@ def _of_other_numbers(form: Form, trier: Trier) -> Form:
     return replace(form, remarks=(*form.remarks, *said))
 
 
-def _are_near(found: Array, truth: Array) -> bool:
+def _are_near(found: Array, truth: Array, within: float) -> bool:
     """Whether these are log-sum-exps (B,H,T), to the base e or 2."""
-    return any(np.allclose(found, truth / unit, atol=2.0**-5) for unit in (1.0, math.log(2)))
+    return any(np.allclose(found, truth / unit, atol=within) for unit in (1.0, math.log(2)))
