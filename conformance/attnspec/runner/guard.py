@@ -23,7 +23,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from attnspec.runner.jobs import plan_of, source_of
-from attnspec.runner.suite import Jobs
+from attnspec.runner.suite import SUITE, Jobs
 
 BEAT = 1.0
 """Seconds between two signs of life."""
@@ -69,8 +69,10 @@ class Guard:
             self._set_at = now
             faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Jobs:
-        """The one file that is handed to pytest stands for the jobs."""
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Jobs | None:
+        """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
+        if not file_path.samefile(SUITE):
+            return None
         return Jobs.from_parent(parent, path=file_path, source=source_of(parent.config, self.drop_crumb))
 
     @pytest.hookimpl(tryfirst=True)

@@ -21,6 +21,9 @@ from attnspec.record.codec import encode, to_line
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import JobSource
 
+SUITE = Path(__file__)
+"""The file that is handed to pytest."""
+
 
 class JobItem(pytest.Item):
     """A job. Its end and the subject's card, where that has changed, travel home in `user_properties`."""
