@@ -13,6 +13,7 @@ from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished
 from attnspec.record.outcome import Outcome, QuotedSource
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
+from attnspec.runner.guard import Guard
 from attnspec.runner.jobs import exit_code, plan_of
 from attnspec.runner.judge import read_replay, replay_command
 from attnspec.runner.session import Result, Session
@@ -222,3 +223,7 @@ def test_a_replay_line_names_the_interpreter_as_it_can_be_typed_here() -> None:
 def test_a_line_that_is_none_is_explained(line: str, text: str) -> None:
     with pytest.raises(UsageError, match=text.replace("?", "[?]")):
         read_replay(line)
+
+
+def test_no_file_beside_the_suite_makes_a_source_of_jobs(request: pytest.FixtureRequest) -> None:
+    assert object.__new__(Guard).pytest_collect_file(Path(__file__), request.session) is None
