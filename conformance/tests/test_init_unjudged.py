@@ -14,6 +14,7 @@ from attnspec.scaffold.writing.source import source
 from attnspec.scaffold.writing.telling import told
 from attnspec.subjects.target import host_of
 from helpers.commands import Cli
+from test_init import LAYER
 
 FUNCTIONS = '''
 import numpy as np
@@ -55,8 +56,7 @@ def asked_for_wrong_sums(query, key, value, return_softmax_lse=False):
 def of_one_length_off_by_one(query, key, value, is_causal=False):
     return of_one_length(query, key, value, is_causal, 1)
 '''
-LAYERS = '''
-from torch import nn
+LAYERS = LAYER + '''
 
 class SomeBiases(nn.Module):
     def __init__(self, dim):
@@ -68,17 +68,9 @@ class SomeBiases(nn.Module):
         logits = self.query(x) @ self.key(x).transpose(-1, -2) / x.shape[-1] ** 0.5
         return self.proj(logits.softmax(-1) @ self.value(x))
 
-class Perceives(nn.Module):
+class Wider(Perceives):
     def __init__(self, query_dim, context_dim=768, num_heads=8):
-        super().__init__()
-        self.to_q, self.out, self.heads = nn.Linear(query_dim, query_dim), nn.Linear(query_dim, query_dim), num_heads
-        self.to_kv = nn.Linear(context_dim, 2 * query_dim)
-
-    def forward(self, latents, inputs):
-        q, (k, v) = self.to_q(latents), self.to_kv(inputs).chunk(2, dim=-1)
-        q, k, v = (X.unflatten(-1, (self.heads, -1)).transpose(1, 2) for X in (q, k, v))
-        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
-        return self.out((weights @ v).transpose(1, 2).flatten(-2))
+        super().__init__(query_dim, context_dim, num_heads)
 
 class EncoderConfig:
     def __init__(self, hidden_size=64, num_attention_heads=4, encoder_hidden_size=128):
@@ -168,4 +160,4 @@ def test_a_context_whose_width_is_a_number_is_as_wide_as_the_model() -> None:
     config = found("their_torch:Encoded").config
     assert config is not None
     assert config.fields["encoder_hidden_size"] == "M"
-    assert found("their_torch:Perceives").construction["context_dim"] == "M"
+    assert found("their_torch:Wider").construction["context_dim"] == "M"

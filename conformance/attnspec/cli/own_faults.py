@@ -4,7 +4,7 @@ by its tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from attnspec.core.errors import SpecError
@@ -13,20 +13,27 @@ from attnspec.core.plan import FAULT, SOUND
 from attnspec.evaluation.power.matrix import trial
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import Clause, Spec
 from attnspec.spec.refutations import CASES, EFFORT, SEED
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
 
 
-def undetected(law: Spec) -> Iterator[SpecError]:
+def of_own_clauses(law: Spec) -> Iterator[SpecError]:
+    """What is wrong with clauses of one's own that mean something."""
+    own = [clause for clause in law.clauses if clause.where.file in law.added]
+    checks = _checks(law) if own else {}
+    yield from _false(own, checks)
+    yield from _undetected(own, checks)
+
+
+def _undetected(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
     """A fault that an own clause names and that violates it at no dtype. Faults whose sizes a seed draws are not tried:
     the first cases do not show them.
     """
-    named = [(clause, fault) for clause in law.clauses if clause.where.file in law.added for fault in clause.refuted_by
+    named = [(clause, fault) for clause in own for fault in clause.refuted_by
              if fault.partition(SEEDED)[0] not in FAMILIES]
-    checks = _checks(law) if named else {}
     for clause, fault in named:
         if why := _why_not(checks, clause.id, fault):
             yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. Name one that it does: "
@@ -34,12 +41,10 @@ def undetected(law: Spec) -> Iterator[SpecError]:
                             where=clause.place_of("refuted_by"))
 
 
-def false(law: Spec) -> Iterator[SpecError]:
+def _false(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
     """An own `must` clause that a sound formulation violates: it would accuse whoever is right."""
-    own = [clause for clause in law.clauses if clause.where.file in law.added and clause.level is Level.MUST]
-    checks = _checks(law) if own else {}
     for clause in own:
-        if sound := _accused(checks, clause.id):
+        if clause.level is Level.MUST and (sound := _accused(checks, clause.id)):
             yield SpecError(f"{clause.id!r} is false: {SOUND}{sound}, whose answers are right by the definition, "
                             f"violates it. Mend it, or say under `given` where it holds: attnspec check {SOUND}{sound} "
                             f"--spec-add {clause.where.file} --clause {clause.id} shows a case.", where=clause.where)

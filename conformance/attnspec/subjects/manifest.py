@@ -36,9 +36,9 @@ from attnspec.subjects.tested import End, read_ends, read_versions
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
             "requires", "faster_with", "host", "python", "device", "subjects")
-SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
-            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward", "made", "defaults",
-            *DECLARED)
+SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "made",
+            "requires", "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward",
+            "defaults", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
