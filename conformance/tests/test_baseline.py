@@ -6,15 +6,19 @@ import math
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from attnspec.cli import main
+from attnspec.cli.baseline import held_against
 from attnspec.cli.check import check
+from attnspec.cli.digest import Digest
 from attnspec.cli.lint import of_baselines
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
+from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Change, Outcome, ProbedConvention
 from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
@@ -27,6 +31,7 @@ from attnspec.subjects.baseline import (
 from attnspec.subjects.known_conventions import by_key, changed_convention
 from attnspec.trials.evaluator import Evaluator
 from click.testing import CliRunner
+from helpers.records import run_started
 
 THEIRS = """
 import numpy as np
@@ -105,6 +110,16 @@ def test_a_run_that_was_held_against_it_can_be_taken_into_it(tmp_path: Path) -> 
         changed("a.manifest", Novelty.CHANGED, Verdict.ERRORED), outcome("a.excused", Verdict.EXPECTED)], strict=False)
     assert [(each.clause, each.verdict) for each in read_entries(path)] == [
         ("a.new", "violated"), ("a.other", "errored"), ("a.same", "violated")]
+
+
+def test_what_may_be_worse_is_told_before_what_is_mended() -> None:
+    digest = Digest()
+    digest.add(run_started(planned={"mine:f": 3}, baseline="known.yaml"))
+    for novelty in (Novelty.MENDED, Novelty.CHANGED, Novelty.NEW):
+        digest.add(ItemFinished(Outcome("mine:f", f"a.{novelty.value}", DType.FLOAT32, Level.MUST, Verdict.UNEXPECTED,
+                                        change=Change(novelty, "says", Verdict.VIOLATED))))
+    told = [click.unstyle(line).split(":")[0].strip() for line in held_against(digest)]
+    assert told[1:4] == ["new", "changed", "mended"]
 
 
 def test_a_record_can_be_made_a_baseline(here: Path) -> None:
