@@ -25,7 +25,7 @@ from attnspec.subjects.baseline import read_entries
 from attnspec.trials.covering_cases import openings, sampled, spread
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
-from attnspec.trials.trial import CASES, Trial
+from attnspec.trials.trial import CASES, OPENINGS, Trial
 from helpers.commands import Cli
 from helpers.law import checks
 
@@ -70,7 +70,31 @@ def half(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("effort", SAMPLE)
 def test_a_sample_is_tried_where_the_verdict_does_not_depend_on_the_dtype(right: Path, effort: Effort) -> None:
     cases = {dtype: judged(right, dtype, effort=effort).cases for dtype in DType}
-    assert cases == {dtype: CASES[effort] if dtype is DType.FLOAT32 else SAMPLE[effort] for dtype in DType}
+    of_float64 = 0 if effort is Effort.QUICK else SAMPLE[effort]
+    assert cases == {DType.FLOAT64: of_float64, DType.FLOAT32: CASES[effort], DType.FLOAT16: SAMPLE[effort],
+                     DType.BFLOAT16: SAMPLE[effort]}
+
+
+def test_effort_quick_spends_no_sample_on_float64(right: Path) -> None:
+    told = judged(right, DType.FLOAT64)
+    assert (told.verdict, told.reason) == (
+        Verdict.INAPPLICABLE, "it is not tested at float64, in which models do not compute; to test it there, name the "
+        "dtype or use effort default")
+    assert judged(right, DType.FLOAT64, OF_NUMBERS).verdict is Verdict.VIOLATED  # it computes in float32
+    assert judged(right, DType.FLOAT64, OF_FLAGS, Effort.QUICK, DType.FLOAT32, DType.FLOAT64).cases == 8
+
+
+def test_effort_quick_looks_for_what_is_listed_at_float64() -> None:
+    clause = checks()[OF_FLAGS].clause
+    declared = Declaration(deviations=(Deviation(OF_FLAGS, "violated", "so", "", "", (DType.FLOAT64,)),))
+    assert Portions(Plan((), effort=Effort.QUICK), Declaration()).spares(clause, DType.FLOAT64)
+    assert not Portions(Plan((), effort=Effort.QUICK), declared).spares(clause, DType.FLOAT64)
+    assert not Portions(Plan((), effort=Effort.QUICK, clauses=(OF_FLAGS,)), Declaration()).spares(clause, DType.FLOAT64)
+
+
+def test_effort_quick_puts_all_to_what_takes_float64_alone() -> None:
+    portions = Portions(Plan((), effort=Effort.QUICK), Declaration(dtypes=(DType.FLOAT64,)))
+    assert not portions.spares(checks()[OF_FLAGS].clause, DType.FLOAT64)
 
 
 def test_all_cases_are_tried_where_it_does(right: Path) -> None:
@@ -121,7 +145,7 @@ def menu() -> Menu:
 
 
 def test_a_sample_has_sizes_of_every_length_the_largest_opening_among_them() -> None:
-    dealt, count = menu(), (CASES[Effort.QUICK] + 1) // 2
+    dealt, count = menu(), OPENINGS[Effort.QUICK]
     sizes = [dealt.recipe(*choices).sizes for choices in sampled(dealt, 0, count, 4)]
     opened = [dealt.recipe(*choices).sizes for choices in openings(dealt, 0, count)]
     assert sizes == [opened[place] for place in (1, 3, 5, 7)]
@@ -154,7 +178,7 @@ def test_where_variants_compile_a_sample_has_the_sizes_that_are_shared(*, compil
     trial = Trial(check, Evaluator(replace(subject, declaration=declared), DType.FLOAT16), Effort.QUICK, 0,
                   lambda _: None, sample=4)
     dealt = replace(menu(), shapes=tuple(Sizes(1, 1, 1, length, 8, 8, 8) for length in range(1, 9)))
-    assert [dealt.recipe(*choices).sizes.T for choices in trial._dealt(dealt, CASES[Effort.QUICK])][:4] == sizes
+    assert [dealt.recipe(*choices).sizes.T for choices in trial._dealt(dealt)][:4] == sizes
 
 
 @pytest.mark.parametrize(("cards", "count", "some"), [
@@ -226,7 +250,8 @@ def test_power_measures_what_a_sample_detects() -> None:
 # --- what is told of it
 
 def test_the_console_says_what_was_tried_at_further_dtypes(right: Path, cli: Cli) -> None:
-    line = "further dtypes: 4 cases of each clause whose verdict does not depend on the dtype (--dtype NAME tries all)"
+    line = ("further dtypes: 3 cases of each clause whose verdict does not depend on the dtype, none at float64 "
+            "(--dtype NAME tries all)")
     asked = "check", str(right), "--effort", "quick", "--clause", OF_FLAGS, "--no-record"
     assert line in cli(*asked)[1].splitlines()
     assert "further dtypes" not in cli(*asked, "--dtype", "float16")[1]

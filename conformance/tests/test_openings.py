@@ -19,7 +19,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, OneExample, openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
-from attnspec.trials.trial import CASES, Trial
+from attnspec.trials.trial import CASES, DRAWN, OPENINGS, Trial
 from helpers.law import checks
 
 KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})
@@ -39,8 +39,7 @@ def menu(chosen: Domain = EVERYTHING, effort: Effort = Effort.DEFAULT, draws: tu
 def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.DEFAULT) -> list[Recipe]:
     """The recipes that a trial begins with."""
     dealt = menu(chosen, effort)
-    count = CASES[effort] if effort is Effort.GLANCE else (CASES[effort] + 1) // 2
-    return [dealt.recipe(*choices) for choices in openings(dealt, seed, count)]
+    return [dealt.recipe(*choices) for choices in openings(dealt, seed, OPENINGS[effort])]
 
 
 # What they cover
@@ -49,7 +48,7 @@ def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.D
 @pytest.mark.parametrize("effort", LONGER)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_openings_have_the_first_shapes_as_they_were_dealt(seed: int, effort: Effort) -> None:
-    dealt = menu(effort=effort).shapes[:(CASES[effort] + 1) // 2]
+    dealt = menu(effort=effort).shapes[:OPENINGS[effort]]
     assert [recipe.sizes for recipe in opened(seed=seed, effort=effort)] == list(dealt)
 
 
@@ -145,23 +144,39 @@ def test_drawn_values_differ_from_opening_to_opening() -> None:
 # In a trial
 
 
-def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0) -> tuple[Trial, list[str]]:
+def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0, cases: int = 0,
+          effort: Effort = Effort.QUICK) -> tuple[Trial, list[str]]:
     told: list[str] = []
     evaluator = Evaluator(own_subject(fault), DType.FLOAT32)
     check = checks()[clause]
     seed = seed_of(0, check.domain)
-    return Trial(check, evaluator, Effort.QUICK, seed, told.append, shrinks=shrinks, most=most), told
+    return Trial(check, evaluator, effort, seed, told.append, shrinks=shrinks, most=most, cases=cases), told
 
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
-    held, told = trial("attention.definition", "sound/naive")
-    assert held.hold().tried == CASES[Effort.QUICK] == len(told)
-    declared = held.evaluator.subject.declaration
-    dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.QUICK)
+    held, told = trial("attention.definition", "sound/naive", effort=Effort.DEFAULT)
+    assert held.hold().tried == CASES[Effort.DEFAULT] == len(told)
+    declared, dealt_ones = held.evaluator.subject.declaration, OPENINGS[Effort.DEFAULT]
+    dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.DEFAULT)
     assert dealt is not None
-    begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, 8)]
-    assert told[:8] == begun
-    assert told[8].startswith("B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0")
+    begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, dealt_ones)]
+    assert told[:dealt_ones] == begun
+    assert told[dealt_ones].startswith("B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0")
+
+
+def test_a_quick_trial_tries_openings_alone() -> None:
+    held, told = trial("attention.definition", "sound/naive")
+    assert held.hold().tried == OPENINGS[Effort.QUICK] == CASES[Effort.QUICK] == len(told)
+
+
+@pytest.mark.parametrize("cases", [4, 5])
+def test_of_cases_that_are_counted_half_are_openings_also_where_an_effort_draws_none(cases: int) -> None:
+    whole, told = trial("attention.definition", "sound/naive")
+    held, begun = trial("attention.definition", "sound/naive", cases=cases)
+    assert (whole.hold().tried, held.hold().tried) == (8, cases)
+    half = (cases + 1) // 2
+    assert begun[:half] == told[:half]
+    assert not set(begun[half:]) & set(told)
 
 
 def test_the_same_seed_gives_the_same_cases() -> None:
@@ -171,10 +186,11 @@ def test_the_same_seed_gives_the_same_cases() -> None:
 
 
 def test_a_shorter_trial_tries_the_first_of_the_same_cases() -> None:
-    (whole, told), (part, begun) = (trial("attention.definition", "sound/naive", most=most) for most in (0, 11))
-    assert whole.hold().tried == 15
-    assert part.hold().tried == 11
-    assert begun == told[:11]
+    (whole, told), (part, begun) = (trial("attention.definition", "sound/naive", most=most, effort=Effort.DEFAULT)
+                                    for most in (0, 21))
+    assert whole.hold().tried == 30
+    assert part.hold().tried == 21
+    assert begun == told[:21]
 
 
 def test_a_failing_opening_is_shrunk() -> None:
@@ -208,9 +224,9 @@ def _forgetful(ask: Callable[..., Any]) -> Callable[..., Any]:
 def test_the_search_is_told_how_close_each_case_came_in_octaves(monkeypatch: pytest.MonkeyPatch) -> None:
     closeness: list[float] = []
     monkeypatch.setattr("attnspec.trials.searching.target", closeness.append)
-    held, _ = trial("attention.definition", "sound/naive")
+    held, _ = trial("attention.definition", "sound/naive", effort=Effort.DEFAULT)
     tally = held.hold()
-    assert len(closeness) == CASES[Effort.QUICK] // 2
+    assert len(closeness) == DRAWN[Effort.DEFAULT]
     assert all(-40 <= octave <= 0 for octave in closeness)
     assert len(set(closeness)) > 3
     assert tally.worst is not None

@@ -70,8 +70,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
               help="Compare with this earlier record: exit code 1 if a fault is no longer detected.")
 @click.option("--diagnosis", type=OneOf("kind of diagnosis", DiagnosisShare),
               help="Which counterexamples are diagnosed: of each fault those of all dtypes, of one dtype in turn, or "
-                   "none. "
-                   "[default: all; at effort quick in turn]")
+                   "none. [default: all; at effort quick none]")
 @click.option("--further-dtypes", is_flag=True,
               help="Try the sample of cases that attnspec check tries at further dtypes.")
 @running
@@ -106,7 +105,7 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
     targets = list(_targets(options.pop("faults"), options.pop("sound"), options["effort"]))
     first, count, rules = options["seed"], options.pop("seeds"), _rules(options.pop("rules"))
-    usual = DiagnosisShare.IN_TURN if options["effort"] is Effort.QUICK else DiagnosisShare.ALL
+    usual = DiagnosisShare.NONE if options["effort"] is Effort.QUICK else DiagnosisShare.ALL
     diagnosis = options.pop("diagnosis") or usual
     sample = _sample(options["effort"]) if options.pop("further_dtypes") else 0
     plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})

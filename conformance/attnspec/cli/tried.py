@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import of_subject
+from attnspec.engine.portions import NOT_AT_FLOAT64
 from attnspec.report.coverage import at_sizes, covered
 
 FEW = 3
@@ -30,5 +31,6 @@ def _sizes(digest: Digest) -> Iterator[str]:
 def _sampled(digest: Digest) -> Iterator[str]:
     """That further dtypes were tried with fewer cases, where they were."""
     if sample := max((outcome.sample for outcome in digest.outcomes), default=0):
-        yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype "
+        none = ", none at float64" if any(outcome.reason == NOT_AT_FLOAT64 for outcome in digest.outcomes) else ""
+        yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype{none} "
                "(--dtype NAME tries all)")

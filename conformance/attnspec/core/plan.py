@@ -10,7 +10,7 @@ from typing import Protocol
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.surroundings import Surroundings
 
-SAMPLE: Mapping[Effort, int] = {Effort.QUICK: 4, Effort.DEFAULT: 5}
+SAMPLE: Mapping[Effort, int] = {Effort.QUICK: 3, Effort.DEFAULT: 5}
 """How many cases of a clause whose verdict does not depend on the dtype are tried at further dtypes than the first."""
 
 HANDED = "attnspec_handed"

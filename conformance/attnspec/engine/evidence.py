@@ -51,12 +51,12 @@ def placed(trial: Trial, evidence: Evidence, place: Place) -> Evidence:
     return replace(located, pictures=drawn.pictures, caption=drawn.caption) if drawn.pictures else located
 
 
-def is_worth_explaining(trial: Trial, evidence: Evidence) -> bool:
-    """Whether faults are looked for that are like a failure.
+def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -> bool:
+    """Whether faults are looked for that are like a failure. is_further: at a dtype at which most clauses are sampled.
 
     What may be is no fault, a recommendation is explained at the main dtype, and of a large case each fault would cost
     as much as the case.
     """
     level = trial.check.clause.level
-    is_minor = level is Level.MAY or (level is Level.SHOULD and bool(trial.sample))
+    is_minor = level is Level.MAY or (level is Level.SHOULD and is_further)
     return not is_minor and work(Recipe.parse(evidence.recipe).sizes) <= MOST[Effort.THOROUGH]

@@ -13,6 +13,10 @@ from attnspec.spec.clause import Clause, first_of, is_due, is_put_whole
 PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
 """Why a gate, or a glance, does not put a clause that does not depend on the dtype."""
 
+NOT_AT_FLOAT64 = "it is not tested at float64, in which models do not compute; to test it there, name the dtype or " \
+                 "use effort default"
+"""Why effort quick does not put one at float64."""
+
 
 @dataclass(frozen=True, slots=True)
 class Portions:
@@ -28,16 +32,28 @@ class Portions:
         return tuple(dtype for dtype in self.declaration.dtypes if dtype in asked)
 
     def spares(self, clause: Clause, dtype: DType) -> bool:
-        """Whether a glance, or a quick gate, does not put the clause at this dtype. A listed failure is looked at."""
-        plan = self.plan
-        if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=plan.is_brief):
+        """Whether a glance, a quick gate, or effort quick at float64 does not put the clause at this dtype. A listed
+        failure is looked at.
+        """
+        plan, is_seldom = self.plan, self._is_seldom(dtype)
+        if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=plan.is_brief or is_seldom):
             return False
         is_asked = clause.id in plan.clauses or listed(self.declaration.deviations, clause.id, dtype)
-        return not (plan.effort is Effort.GLANCE and is_asked)
+        return not ((plan.effort is Effort.GLANCE or is_seldom) and is_asked)
 
-    def why_spared(self) -> str:
-        """What is said of a clause that is spared."""
-        return PUT_ONCE.format(first_of(self.dtypes).value)
+    def _is_seldom(self, dtype: DType) -> bool:
+        """Whether a quick run spends no sample on the dtype: the truth for float64 costs most, and is needed least."""
+        plan = self.plan
+        is_quick = plan.effort is Effort.QUICK and bool(plan.sample) and not plan.is_brief
+        return is_quick and dtype not in self.declaration.main_dtypes
+
+    def why_spared(self, dtype: DType) -> str:
+        """What is said of a clause that is spared at a dtype."""
+        return NOT_AT_FLOAT64 if self._is_seldom(dtype) else PUT_ONCE.format(first_of(self.dtypes).value)
+
+    def is_further(self, dtype: DType) -> bool:
+        """Whether samples are tried at this dtype, if anything is sampled in this run."""
+        return bool(self.plan.sample) and dtype is not first_of(self.dtypes)
 
     def sample(self, clause: Clause, dtype: DType) -> int:
         """How many cases stand for all; 0 where all are tried. A listed failure is looked for in all."""

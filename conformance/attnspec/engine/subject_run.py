@@ -109,7 +109,7 @@ class SubjectRun:
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         if is_spared:
-            return self._inapplicable(check, dtype, self._portions.why_spared())
+            return self._inapplicable(check, dtype, self._portions.why_spared(dtype))
         return self._held(check, dtype)
 
     def applies(self, check: Check, dtype: DType) -> bool:
@@ -229,7 +229,9 @@ class SubjectRun:
         evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
-        if (trial.is_glance and not self.plan.diagnosed) or not is_worth_explaining(trial, evidence):
+        is_further = self._portions.is_further(trial.evaluator.dtype)
+        if (trial.is_glance and not self.plan.diagnosed) or not is_worth_explaining(trial, evidence,
+                                                                                    is_further=is_further):
             return evidence
         try:
             return self._explained(trial, evidence, place)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 from attnspec.runner.jobs import plan_of, source_of
 from attnspec.runner.suite import SUITE, Jobs
@@ -76,25 +75,25 @@ class Guard:
         return Jobs.from_parent(parent, path=file_path, source=source_of(parent.config, self.drop_crumb))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
         """Hold the judge to its time, from a thread that needs no interpreter lock."""
         for file in (self._trace, self._stderr):
             file.truncate(0)
         self._set_at = -math.inf
         self.drop_crumb("")
         try:
-            _carry_out(item, nextitem)
+            _carry_out(item)
         finally:
             faulthandler.cancel_dump_traceback_later()
         return True
 
 
-def _carry_out(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What pytest does with an item; the controller is not told of phases that say nothing, most of what it is told."""
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or report.failed:
-            item.ihook.pytest_runtest_logreport(report=report)
+def _carry_out(item: pytest.Item) -> None:
+    """What pytest does with an item that has no setup and no teardown, and no word of those."""
+    hook = item.ihook
+    hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    call = pytest.CallInfo.from_call(item.runtest, when="call", reraise=(pytest.exit.Exception,))
+    hook.pytest_runtest_logreport(report=hook.pytest_runtest_makereport(item=item, call=call))
 
 
 def _live(beat: Path) -> None:

@@ -26,7 +26,13 @@ from attnspec.trials.judging import Enough, Judging, Tally, Violated
 from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.trials.searching import searched
 
-CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
+OPENINGS: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 8, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
+"""How many cases of a clause are dealt, so that together they show what they can."""
+
+DRAWN: Mapping[Effort, int] = {Effort.GLANCE: 0, Effort.QUICK: 0, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
+"""How many more Hypothesis draws, which looks for those closest to a failure."""
+
+CASES: Mapping[Effort, int] = {effort: OPENINGS[effort] + DRAWN[effort] for effort in Effort}
 """How many cases a clause is tried on, unless a sample stands for them (`core/plan.py`)."""
 
 SPARE = 6
@@ -89,8 +95,7 @@ class Trial(Judging):
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings are half of the cases. One that fails is shrunk; else Hypothesis draws the other half, but not for a
-        glance or a sample, which are openings alone.
+        """Openings come first. One that fails is shrunk; else Hypothesis draws the others, but not beside a sample.
 
         A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
         """
@@ -98,20 +103,32 @@ class Trial(Judging):
         if menu is None:
             tally.outside[self._no_shape()] = 1
             return
-        cases, tally.sample = self.cases or CASES[self.effort], self.sample
-        holds = self._open(menu, cases, tally) and self._hold_as_asked(tally)
-        if holds and cases > 1 and not (self.is_glance or self.sample):
+        tally.sample = self.sample
+        holds = self._open(menu, tally) and self._hold_as_asked(tally)
+        if holds and self._drawn and not self.sample:
             trial, drawn = self._sparing, list[Choices]()
             try:
-                trial._run(menu, tally, drawn, max_examples=cases // 2, phases=(Phase.generate, Phase.target))
+                trial._run(menu, tally, drawn, max_examples=self._drawn, phases=(Phase.generate, Phase.target))
             except (Violated, SubjectRaised):
                 trial._shrink(menu, drawn[-1], tally)
 
-    def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
+    @property
+    def _openings(self) -> int:
+        """How many openings there are; of cases that are counted half of them, but at a glance all."""
+        if not self.cases:
+            return OPENINGS[self.effort]
+        return self.cases if self.is_glance else (self.cases + 1) // 2
+
+    @property
+    def _drawn(self) -> int:
+        """How many cases Hypothesis draws."""
+        return max(0, self.cases - self._openings) if self.cases else DRAWN[self.effort]
+
+    def _open(self, menu: Menu, tally: Tally) -> bool:
         """Whether all openings hold."""
         sparing = self._sparing
-        enough = self.sample or (cases if self.is_glance else math.inf)
-        for number, choices in enumerate(self._dealt(menu, cases)):
+        enough = self.sample or (self._openings if self.is_glance else math.inf)
+        for number, choices in enumerate(self._dealt(menu)):
             if tally.cases >= enough:
                 return True
             trial = self if number < COMPILED else sparing
@@ -123,12 +140,12 @@ class Trial(Judging):
                 return False
         return True
 
-    def _dealt(self, menu: Menu, cases: int) -> Iterator[Choices]:
+    def _dealt(self, menu: Menu) -> Iterator[Choices]:
         """The cases that it opens with; after a sample those that take the place of what makes no claim.
 
         Where a compiler may run for each size, a sample has the sizes that all clauses share.
         """
-        count = cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2
+        count = self._openings * (1 + SPARE if self.is_glance else 1)
         declared = self.evaluator.subject.declaration
         is_shared = self.is_sparing or (self.check.clause.flips and declared.has_compiled_variant)
         sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample) if self.sample else ()

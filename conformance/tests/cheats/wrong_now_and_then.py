@@ -1,6 +1,6 @@
 """Wrong in one call of twenty, by chance.
 
-Convicted by: attention.definition, violated, at effort quick.
+Convicted by: attention.queries_are_independent, violated, at effort quick.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, lawful
-from attnspec.trials.trial import CASES, Trial
+from attnspec.trials.trial import OPENINGS, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
@@ -114,7 +114,7 @@ def dealt(subject: str, clause: str, effort: str) -> list[str]:
     menu = menu_of(check.domain, declared.keywords, declared.limits, Effort(effort), tuple(check.clause.draw))
     if menu is None:
         return []
-    return [menu.recipe(*choices).text for choices in openings(menu, seed, (CASES[Effort(effort)] + 1) // 2)]
+    return [menu.recipe(*choices).text for choices in openings(menu, seed, OPENINGS[Effort(effort)])]
 
 
 def drawn(subject: str, clause: str, effort: str, count: int) -> list[str]:
