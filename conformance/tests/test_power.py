@@ -56,7 +56,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, str]:
         patch.setattr("sys.stdout", stream)
         code = main(["power", "--effort", "quick", "--fault", "scale_none", "--fault", "scale_root*", "--sound",
                      "naive", "--dtype", "float32", "--rule", "attnspec", "--rule", "onnx_nodes", "-n", "2",
-                     "--spec", "law", "--record", "r.jsonl", "--html", "page.html"])
+                     "--diagnosis", "all", "--spec", "law", "--record", "r.jsonl", "--html", "page.html"])
     assert code == 0
     assert "scale_root_in_float32" in (folder / "page.html").read_text(encoding="utf-8")
     return read_record(folder / "r.jsonl"), stream.getvalue()
@@ -74,6 +74,14 @@ def test_a_measurement_is_on_record(measured: tuple[RunRecord, str]) -> None:
     assert (same.equivalent, same.convictions) == (REASON, ())
     assert not record.interrupted
     assert not record.unfinished
+
+
+def test_effort_quick_diagnoses_nothing_unless_it_is_asked(power: Cli, tmp_path: Path) -> None:
+    words = "--fault", "scale_none", "--dtype", "float32", "--rule", SUITE, "--record", "r.jsonl"
+    for more, is_named in ((), False), (("--diagnosis", "all"), True):
+        assert power(*words, *more)[0] == 0
+        [put] = read_record(tmp_path / "r.jsonl").puts
+        assert (put.undiagnosed, bool(put.named)) == (not is_named, is_named)
 
 
 def test_the_header_tells_of_rules_and_faults(measured: tuple[RunRecord, str]) -> None:
