@@ -32,7 +32,7 @@ import click
 import numpy as np
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.evaluation.false_alarms.jobs import code_digest
-from attnspec.faults.sound import DENSE
+from attnspec.faults.sound import DENSE, EVERY
 from attnspec.faults.subject import own_subject
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject
@@ -139,7 +139,9 @@ def table(lines: Sequence[Line]) -> Iterator[str]:
     dtypes = [dtype.value for dtype in DType if any(dtype.value == each[0] for each in put)]
     yield f"| formulation | {' | '.join(dtypes)} |"
     yield f"|---{'|---' * len(dtypes)}|"
-    for name in DENSE:
+    for name in EVERY:
+        if not any(name == each[2] for each in put):
+            continue
         cells = [_cell([(clause, said) for at, clause, who, said in put if (at, who) == (dtype, name)])
                  for dtype in dtypes]
         yield f"| `{name}` | {' | '.join(cells)} |"
@@ -157,7 +159,8 @@ def _cell(said: Sequence[tuple[str, Line]]) -> str:
 @click.command(help=(__doc__ or "").partition("\n\n")[0])
 @click.argument("record", type=click.Path(path_type=Path))
 @click.option("--dtype", "dtypes", multiple=True, type=click.Choice([each.value for each in DType]))
-@click.option("--sound", "patterns", multiple=True, default=("*",), help="Formulations, by name or pattern.")
+@click.option("--sound", "patterns", multiple=True, default=tuple(DENSE),
+              help="Formulations, by name or pattern. [default: the dense ones]")
 @click.option("--clause", "clauses", multiple=True, default=("*",), help="Clauses, by id or pattern.")
 @click.option("-n", "workers", default=2, show_default=True)
 @click.option("--table", "is_table", is_flag=True, help="Judge nothing; print what the record says.")
@@ -168,7 +171,7 @@ def thorough(record: Path, dtypes: tuple[str, ...], patterns: tuple[str, ...], c
     if is_table:
         click.echo("\n".join(table([json.loads(line) for line in record.read_text("utf-8").splitlines()[1:]])))
         return
-    names = [name for name in DENSE if any(fnmatch(name, pattern) for pattern in patterns)]
+    names = [name for name in EVERY if any(fnmatch(name, pattern) for pattern in patterns)]
     todo = list(jobs(known, dtypes or tuple(each.value for each in DType), clauses, names))
     lines = list(known)
     for line in carry_out(record, todo, workers):

@@ -16,7 +16,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.core.shard import Shard, dealt, read_shard
 from attnspec.evaluation.false_alarms.jobs import as_part, begun, cases_of_part, rows_of_part
 from attnspec.evaluation.false_alarms.rows import rows_of
-from attnspec.record.events import ItemFinished, RunStarted
+from attnspec.record.events import ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record, read_records
 from attnspec.record.sharded import ShardsError, check_whole, plan_digest
@@ -149,6 +149,24 @@ def test_two_shards_join_to_what_one_run_finds(tmp_path: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert main(["combine", str(parts[1]), "-o", str(tmp_path / "half.jsonl")]) == 2
     assert "1/2 is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("verdicts", "ended", "code"), [
+    ([Verdict.HELD, Verdict.HELD], [0, 0], 0), ([Verdict.HELD, Verdict.VIOLATED], [0, 1], 1),
+    ([Verdict.HELD, Verdict.INAPPLICABLE], [0, 2], 0), ([Verdict.INAPPLICABLE, Verdict.INAPPLICABLE], [2, 2], 2),
+    ([None, None], [0, 1], 1), ([None, None], [2, 0], 2), ([Verdict.HELD, Verdict.HELD], [0, None], 2)])
+def test_joining_shards_ends_as_the_whole_run_would_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verdicts: list[Verdict | None], ended: list[int | None],
+    code: int,
+) -> None:
+    parts = []
+    for number, (verdict, exit_code) in enumerate(zip(verdicts, ended, strict=True), start=1):
+        outcome = Outcome("a/one", f"core.{number}", DType.FLOAT32, Level.MUST, verdict) if verdict else None
+        done = (ItemFinished(outcome),) if outcome else ()
+        footer = (RunFinished("2026-01-01T00:00:00+00:00", 1.0, {}, exit_code),) if exit_code is not None else ()
+        parts.append(write_record(tmp_path / f"{number}.jsonl", header(f"{number}/2"), *done, *footer))
+    assert main(["combine", *map(str, parts), "-o", str(tmp_path / "joined.jsonl")]) == code
+    assert f"2 shards of one run, which ends with exit code {code}" in capsys.readouterr().out
 
 
 def told(outcome: Outcome) -> str:

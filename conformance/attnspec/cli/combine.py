@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from attnspec.cli.apart import keep_apart
+from attnspec.cli.wording import plural
 from attnspec.core import paths
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.gradient_keywords import PROFILE
 from attnspec.core.surroundings import kind_of
 from attnspec.record.events import Event, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.write import combine
+from attnspec.runner.jobs import exit_code
 from attnspec.subjects.findings import known_findings
 from attnspec.subjects.manifest import read_manifest
 
@@ -28,8 +32,11 @@ from attnspec.subjects.manifest import read_manifest
                    "Where the record does not say where backward passes round, take that from the manifests.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
               help="Also write an HTML page.")
-def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
-    """Join records of different environments, made with the same spec, into one."""
+def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> int:
+    """Join records of different environments, made with the same spec, into one.
+
+    Exit codes: that of the whole run where its shards were joined, else 0; 2 if the records cannot be joined.
+    """
     keep_apart({"--out": out}, records)
     keep_apart({"--html": html}, [*records, out])
     read = {path: read_records(path) for path in records}
@@ -46,6 +53,21 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
 
         write_page(joined, html)
         click.echo(f"page: {html}")
+    return _told_code([run for run in joined if run.header.shard])
+
+
+def _told_code(shards: Sequence[RunRecord]) -> int:
+    """The exit code of the run that was divided into these, which no shard could know; 0 where none was."""
+    if not shards:
+        return CONFORMS
+    ended = {run.footer.exit_code if run.footer else CANNOT_RUN for run in shards}
+    code = next(each for each in (VIOLATED, CANNOT_RUN, CONFORMS) if each in ended)
+    if outcomes := [outcome for run in shards for outcome in run.outcomes]:
+        # what a shard has not judged may not apply to its subjects: that says nothing of the others
+        code = exit_code(outcomes, strict=any(run.header.strict for run in shards),
+                         interrupted=any(run.interrupted for run in shards))
+    click.echo(f"{plural(len(shards), 'shard')} of one run, which ends with exit code {code}")
+    return code
 
 
 def with_findings(event: Event) -> Event:

@@ -134,11 +134,22 @@ def _complaint(cause: yaml.YAMLError, text: str, file: str, error: type[Attnspec
         return error("is not YAML.", where=Place(file, 1))
     where = Place(file, cause.problem_mark.line + 1)
     line = "".join(text.split("\n")[where.line - 1 : where.line])
-    if "\t" in line[: cause.problem_mark.column + 1]:
-        return error("is not YAML: a tab indents this line. Indent with spaces.", where=where)
+    if plain := _in_plain_words(str(cause.problem), line, cause.problem_mark.column):
+        return error(f"is not YAML: {plain}", where=where)
     begun = f" begun on line {cause.context_mark.line + 1}" if cause.context_mark else ""
     context = f" {cause.context}{begun}" if cause.context else ""
     return error(f"is not YAML: {cause.problem}{context}.", where=where)
+
+
+def _in_plain_words(problem: str, line: str, column: int) -> str:
+    """What the commonest mistakes are, and the way out; "" for others. column: where the parser stopped."""
+    if "\t" in line[: column + 1]:
+        return "a tab indents this line. Indent with spaces."
+    if problem.startswith("mapping values are not allowed") and ": " in line[:column]:
+        return "this line has a second colon. Put the text behind the first one in quotes."
+    if problem.startswith("found character that cannot start any token"):
+        return f"a text cannot begin with {line[column : column + 1]!r}. Put it in quotes."
+    return ""
 
 
 class _Builder:
