@@ -55,6 +55,7 @@ def offered(*words: str) -> list[str]:
     (["check", "a:b", "--clause", "causal.is"], ["causal.is_not_ignored"]),
     (["explain", "causal_off"], ["causal_off_by_one"]),
     (["explain", "causal.is"], ["causal.is_not_ignored"]),
+    (["explain", "permute_q"], ["permute_queries"]),
     (["audit", "--library", "torcht"], ["torchtune"]),
     (["power", "--fault", "causal_off"], ["causal_off_by_one"]),
     (["list", "cl"], ["clauses"]),

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
+from attnspec.cli.words import vocabulary
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import FAULT, SOUND
@@ -149,7 +150,8 @@ def _libraries(ctx: click.Context, _: str) -> Iterable[str]:
 
 targets = _completer(_targets)
 clauses = _completer(_clauses)
-clauses_and_faults = _completer(lambda ctx, start: (*_clauses(ctx, start), *_faults(ctx, start)))
+explained = _completer(lambda ctx, start: (*_clauses(ctx, start), *(word.name for word in vocabulary()),
+                                           *_faults(ctx, start)))
 faults = _completer(_faults)
 profiles = _completer(lambda _ctx, _start: PROFILES)
 libraries = _completer(_libraries)

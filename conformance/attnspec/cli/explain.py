@@ -1,11 +1,11 @@
-"""`explain`: everything about one clause, or the story of one fault."""
+"""`explain`: everything about one clause, a word of clauses, or the story of one fault."""
 
 from __future__ import annotations
 
 import fnmatch
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from attnspec.cli import completion
 from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.cli.wording import plural
+from attnspec.cli.words import explained, vocabulary
 from attnspec.core.characters import visible
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
@@ -34,12 +35,14 @@ WIDTH = 100
 
 
 @click.command()
-@click.argument("name", metavar="CLAUSE", shell_complete=completion.clauses_and_faults)
+@click.argument("name", metavar="NAME", shell_complete=completion.explained)
 @SPEC
 @SPEC_ADD
 @JSON
 def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
-    """Explain a clause: its sentence, its sources, its formula, its YAML. Or explain a fault (a wrong attention).
+    """Explain a clause: its sentence, its sources, its formula, its YAML.
+
+    Or explain a word that clauses are written with ('agree', 'permute_keys'), or a fault (a wrong attention).
 
     A pattern ('masking.*') explains all clauses that match; if none does, all faults that match. So does a theme
     ('masking').
@@ -49,7 +52,7 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
     clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
     with telling_own(law, clauses):
         if not clauses:
-            _tell_faults(name, law)
+            _tell_others(name, law)
         elif as_json:
             told = [encode(text_of(clause, law)) for clause in clauses]
             click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
@@ -129,13 +132,18 @@ def yaml_of(clause: Clause, file: Path) -> str:
     return textwrap.dedent("\n".join(lines[first:following])).rstrip()
 
 
-def _tell_faults(name: str, law: Spec) -> None:
-    """Raises UsageError where there is neither a clause nor a fault of this name."""
+def _tell_others(name: str, law: Spec) -> None:
+    """A word or faults. Raises UsageError where there is neither a clause nor a word nor a fault of this name."""
+    known = {word.name: word for word in vocabulary()}
+    if name in known:
+        _one_after_another([explained(known[name], law)])
+        return
     from attnspec.faults.catalogue import CATALOGUE, fault_named  # noqa: PLC0415  (weight: NumPy, only for faults)
 
     bare, at, seed = name.partition(SEEDED)
     if not (faults := fnmatch.filter(CATALOGUE, bare)):
-        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}{OWN}")
+        raise UsageError(f"{name!r} is neither a clause nor a word nor a fault."
+                         f"{_nearest(name, law, (*known, *CATALOGUE))}{OWN}")
     _one_after_another([_story(fault_named(f"{each}{at}{seed}"), law) for each in faults])
 
 
@@ -160,8 +168,8 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
         yield f"detected by {plural(len(found), 'clause')}: {', '.join(told)}"
 
 
-def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:
+def _nearest(name: str, law: Spec, others: Iterable[str]) -> str:
     ids = [clause.id for clause in law.clauses]
-    near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *faults])
+    near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *others])
     meant = hint_of_theme(name, ids) or (f" Did you mean {either(near)}?" if near else "")
     return f"{meant} `attnspec list clauses` and `attnspec list faults` name them all."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any
@@ -14,10 +14,9 @@ import click
 from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.cli.wording import plural
+from attnspec.cli.words import vocabulary
 from attnspec.core.characters import visible
 from attnspec.core.conventions import PROFILES
-from attnspec.core.errors import Place, SpecError
-from attnspec.core.paths import folder
 from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -61,17 +60,9 @@ def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
-    """From the generated schema: the words themselves are functions over arrays, and would import NumPy."""
-    path = folder("spec") / "schema.json"
-    if not path.is_file():
-        raise SpecError("there is no such file. Write it: attnspec schema --write.", where=Place(str(path)))
-    definitions = json.loads(path.read_text(encoding="utf-8"))["$defs"]
-    for kind in ("transform", "relation"):
-        for name, word in _named(definitions[kind]):
-            yield {"word": name, "kind": kind, "arguments": _arguments(word),
-                   "meaning": _first_sentence(str(word.get("description", "")))}
-    for draw in definitions["given"]["properties"]["draw"]["additionalProperties"]["oneOf"]:
-        yield {"word": draw["const"], "kind": "draw", "arguments": "", "meaning": _first_sentence(draw["description"])}
+    for name, kind, schema in vocabulary():
+        yield {"word": name, "kind": kind, "arguments": _arguments(schema),
+               "meaning": _first_sentence(str(schema.get("description", "")))}
 
 
 def _problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
@@ -107,16 +98,10 @@ def _sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
         yield {"key": source.key, "kind": source.kind, "title": source.title, "url": source.url}
 
 
-def _named(definition: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """The words of a definition: of its object form, where every word stands with its arguments."""
-    forms = definition.get("anyOf", [definition])
-    return [pair for form in forms for pair in form.get("properties", {}).items()]
-
-
 def _arguments(word: Mapping[str, Any]) -> str:
     """Their names, with the values of those that are one of a few; those that may be left out stand in brackets."""
     required = word.get("required", ())
-    named = {name: f"{name}{_choices(value)}" for name, value in word["properties"].items()}
+    named = {name: f"{name}{_choices(value)}" for name, value in word.get("properties", {}).items()}
     return ", ".join(text if name in required else f"[{text}]" for name, text in named.items())
 
 

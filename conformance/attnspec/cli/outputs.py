@@ -66,7 +66,7 @@ class Outputs:
         """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail)
-        return [Visibly(verdicts), Visibly(progress(stream))]
+        return [Visibly(Together([verdicts, progress(stream)]))]
 
     @property
     def kept(self) -> list[Handler]:

@@ -96,8 +96,8 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
         known_targets(plan)
         table = Table(outputs.console_stream, plan, outputs.places)
         session = Session(plan, workers=workers, command=typed(), source=POWER, sharing=sharing, carrier=carrier)
-        console = [Visibly(table), Visibly(SubjectCounter(outputs.console_stream))]
-        result = session.run([*console, Together(outputs.kept)])
+        console = Visibly(Together([table, SubjectCounter(outputs.console_stream)]))
+        result = session.run([console, Together(outputs.kept)])
         in_order(carrier, outputs.record, result)
         return exit_code_of(result)
 
