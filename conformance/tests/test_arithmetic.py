@@ -111,7 +111,7 @@ def last_block_not_rescaled(query: Array, key: Array, value: Array) -> Array:
 
 def failures(name: str, dtype: DType, *clauses: str) -> list[Outcome]:
     target = f"{__name__}:{name}"
-    engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK, in_process=(target,)))
+    engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), in_process=(target,)))
     outcomes = [engine.try_item(item) for item in engine.items()]
     return [each for each in outcomes if each.verdict is Verdict.VIOLATED and each.level is Level.MUST]
 
@@ -182,7 +182,7 @@ def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: P
     manifest.write_text("library: Mine\nsubjects:\n  - id: mine\n    title: Mine\n    function: mine:by_logsumexp\n"
                         "    precision:\n      float16: {exp_ulps: 3, reason: measured}\n", encoding="utf-8")
     plan = Plan(("own_arithmetic/mine",), clauses=("numerics.huge_logits",), dtypes=(DType.FLOAT32,),
-                effort=Effort.QUICK, implementations=(str(tmp_path),))
+                implementations=(str(tmp_path),))
     [outcome] = [engine.try_item(item) for engine in [Engine(plan)] for item in engine.items()]
     found = evidence_of(outcome).explained
     assert found is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,7 @@ def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
     ("window_dropped_with_causal", "window.definition"), ("slopes_of_first_head", "slopes.definition")])
 def test_a_fault_of_an_uncommon_keyword_is_told_from_its_likes(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")
-    trial = trial_of(clause, subject)
+    trial = replace(trial_of(clause, subject), cases=15)
     failing = trial.hold().failing
     assert failing
     assert [each.fault for each in diagnose(trial, failing).like] == [name]

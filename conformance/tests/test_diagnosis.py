@@ -57,7 +57,7 @@ NAMED = (
 
 def trial_of(check: Check, subject: Subject, dtype: DType = DType.FLOAT32) -> Trial:
     """A clause against a subject, without shrinking."""
-    return Trial(check, Evaluator(subject, dtype), Effort.QUICK, 0, lambda _: None, shrinks=False)
+    return Trial(check, Evaluator(subject, dtype), Effort.DEFAULT, 0, lambda _: None, shrinks=False)
 
 
 def failing(check: Check, subject: Subject) -> Recipe:
@@ -356,7 +356,7 @@ def heard(tmp_path: Path, text: str, clause: str, dtype: DType = DType.FLOAT32) 
     """The verdict of a clause on `attend` in a file of this text."""
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     target = f"{tmp_path}/mine.py:attend"
-    return SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None).try_clause(
+    return SubjectRun(load(target), Plan((target,), dtypes=(dtype,), effort=Effort.QUICK), lambda _: None).try_clause(
         CHECKS[clause], dtype)
 
 
@@ -453,7 +453,7 @@ def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) 
     outcome = heard(tmp_path, GROUPED, "grouped.repeated_heads")
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.reason.startswith(
-        "none of the 15 cases could be judged, since grouped_heads is undefined: none is declared, and no known")
+        "none of the 16 cases could be judged, since grouped_heads is undefined: none is declared, and no known")
 
 
 def test_a_call_without_a_right_answer_is_like_no_fault() -> None:

@@ -170,7 +170,7 @@ def test_a_quick_trial_tries_openings_alone() -> None:
 
 
 @pytest.mark.parametrize("cases", [4, 5])
-def test_of_cases_that_are_counted_half_are_openings_also_where_an_effort_draws_none(cases: int) -> None:
+def test_of_counted_cases_half_are_openings_whatever_the_effort(cases: int) -> None:
     whole, told = trial("attention.definition", "sound/naive")
     held, begun = trial("attention.definition", "sound/naive", cases=cases)
     assert (whole.hold().tried, held.hold().tried) == (8, cases)

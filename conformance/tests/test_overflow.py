@@ -59,7 +59,7 @@ def clipped(logits: Array) -> Array:
 
 
 def judged(one: Subject, dtype: DType, clause: str = BEYOND) -> Outcome:
-    run = SubjectRun(one, Plan((one.id,), effort=Effort.QUICK), lambda _: None)
+    run = SubjectRun(one, Plan((one.id,), dtypes=(dtype,), effort=Effort.QUICK), lambda _: None)
     return run.try_clause(checks()[clause], dtype)
 
 

@@ -30,7 +30,7 @@ OPENINGS: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 8, Effort.DEFA
 """How many cases of a clause are dealt, so that together they show what they can."""
 
 DRAWN: Mapping[Effort, int] = {Effort.GLANCE: 0, Effort.QUICK: 0, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
-"""How many more Hypothesis draws, which looks for those closest to a failure."""
+"""How many more Hypothesis draws, which looks for those closest to a failure; see `Trial._further`."""
 
 CASES: Mapping[Effort, int] = {effort: OPENINGS[effort] + DRAWN[effort] for effort in Effort}
 """How many cases a clause is tried on, unless a sample stands for them (`core/plan.py`)."""
@@ -105,10 +105,10 @@ class Trial(Judging):
             return
         tally.sample = self.sample
         holds = self._open(menu, tally) and self._hold_as_asked(tally)
-        if holds and self._drawn and not self.sample:
+        if holds and (further := self._further(tally)):
             trial, drawn = self._sparing, list[Choices]()
             try:
-                trial._run(menu, tally, drawn, max_examples=self._drawn, phases=(Phase.generate, Phase.target))
+                trial._run(menu, tally, drawn, max_examples=further, phases=(Phase.generate, Phase.target))
             except (Violated, SubjectRaised):
                 trial._shrink(menu, drawn[-1], tally)
 
@@ -119,10 +119,12 @@ class Trial(Judging):
             return OPENINGS[self.effort]
         return self.cases if self.is_glance else (self.cases + 1) // 2
 
-    @property
-    def _drawn(self) -> int:
-        """How many cases Hypothesis draws."""
-        return max(0, self.cases - self._openings) if self.cases else DRAWN[self.effort]
+    def _further(self, tally: Tally) -> int:
+        """How many cases Hypothesis draws; as many as there were openings at least if nothing was claimed of these."""
+        if self.is_glance or self.sample:
+            return 0
+        drawn = self.cases - self._openings if self.cases else DRAWN[self.effort]
+        return drawn if tally.cases else max(drawn, self._openings)
 
     def _open(self, menu: Menu, tally: Tally) -> bool:
         """Whether all openings hold."""
