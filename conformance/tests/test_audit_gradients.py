@@ -196,7 +196,7 @@ def test_a_backward_class_is_named_after_the_forward_pass(dtype: DType, forward:
 
 def test_a_card_tells_where_the_backward_pass_of_a_run_rounds() -> None:
     plan = Plan(("numpy/training", "numpy/attention"), effort=Effort.GLANCE)
-    told, silent = (SubjectRun(summon(target, plan), plan, lambda _: None).card() for target in plan.targets)
+    told, silent = (SubjectRun(summon(target, plan), plan, lambda _: None).card for target in plan.targets)
     assert told.backward == {"float64": "float64", "float32": "float32", "float16": "G0", "bfloat16": "G0"}
     assert silent.backward == {}
 

@@ -247,7 +247,7 @@ class Engine:
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
-        return self._subject_run(target).card()
+        return self._subject_run(target).card
 
     def refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
@@ -84,8 +84,9 @@ class SubjectRun:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
         return own_subject(self.subject.id) if is_own(self.subject.id) else self.subject
 
+    @cached_property
     def card(self) -> SubjectCard:
-        """What a report says of the subject."""
+        """What a report says of the subject: it is asked after every item."""
         declared = self.subject.declaration
         found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
