@@ -21,7 +21,7 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatch
 from functools import cache
@@ -66,7 +66,7 @@ def subject_of(name: str) -> tuple[Subject, Dealer]:
 
 def judged(clause: str, dtype: str, names: Sequence[str]) -> Line:
     """One clause at one dtype on these formulations, those that take it: the record's line."""
-    began, archives, put = time.perf_counter(), dict[str, Archive](), dict[str, Line]()
+    began, archives, tallies = time.perf_counter(), dict[str, Archive](), dict[str, Tally]()
     for name in names:
         subject, dealer = subject_of(name)
         if checks()[clause].lacking(subject) or DType(dtype) not in subject.declaration.dtypes:
@@ -74,8 +74,9 @@ def judged(clause: str, dtype: str, names: Sequence[str]) -> Line:
         plain = Evaluator(subject, DType(dtype))
         archive = archives.setdefault(plain.shared_by, Archive(Memory(KEPT, KEPT_BYTES), Memory(KEPT, KEPT_BYTES)))
         evaluator = Evaluator(subject, DType(dtype), plain.conventions, archive=archive)
-        put[name] = _told(_held(checks()[clause], evaluator, dealer))
-    return {"clause": clause, "dtype": dtype, "seconds": round(time.perf_counter() - began, 1), "put": put}
+        tallies[name] = _held(checks()[clause], evaluator, dealer)
+    return {"clause": clause, "dtype": dtype, "seconds": round(time.perf_counter() - began, 1),
+            "spans": _spans(tallies.values()), "put": {name: _told(tally) for name, tally in tallies.items()}}
 
 
 def _held(check: Check, evaluator: Evaluator, dealer: Dealer) -> Tally:
@@ -83,9 +84,18 @@ def _held(check: Check, evaluator: Evaluator, dealer: Dealer) -> Tally:
                  shapes=dealer.shapes(check, evaluator.dtype)).hold()
 
 
+def _spans(tallies: Iterable[Tally]) -> Mapping[str, tuple[int, int]]:
+    """The least and the greatest length of each axis, in all of them."""
+    spans: dict[str, tuple[int, int]] = {}
+    for axis, (least, most) in (span for tally in tallies for span in tally.spans.items()):
+        low, high = spans.get(axis, (least, most))
+        spans[axis] = min(low, least), max(high, most)
+    return spans
+
+
 def _told(tally: Tally) -> Line:
     worst = float(tally.worst.margin) if tally.worst else 0.0
-    told = {"cases": tally.cases, "no_claims": tally.no_claims, "margin": worst, "spans": tally.spans}
+    told = {"cases": tally.cases, "no_claims": tally.no_claims, "margin": worst}
     failing = tally.failing
     return told if tally.failure is None else {
         **told, "accused": str(tally.failure), "case": failing.text if failing else ""}

@@ -150,8 +150,8 @@ def _libraries(ctx: click.Context, _: str) -> Iterable[str]:
 
 targets = _completer(_targets)
 clauses = _completer(_clauses)
-explained = _completer(lambda ctx, start: (*_clauses(ctx, start), *(word.name for word in vocabulary()),
-                                           *_faults(ctx, start)))
+explainable = _completer(lambda ctx, start: (*_clauses(ctx, start), *(word.name for word in vocabulary()),
+                                             *_faults(ctx, start)))
 faults = _completer(_faults)
 profiles = _completer(lambda _ctx, _start: PROFILES)
 libraries = _completer(_libraries)

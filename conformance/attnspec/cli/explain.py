@@ -35,7 +35,7 @@ WIDTH = 100
 
 
 @click.command()
-@click.argument("name", metavar="NAME", shell_complete=completion.explained)
+@click.argument("name", metavar="NAME", shell_complete=completion.explainable)
 @SPEC
 @SPEC_ADD
 @JSON
