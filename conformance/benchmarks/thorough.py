@@ -144,26 +144,24 @@ def carry_out(record: Path, todo: Sequence[tuple[str, str, tuple[str, ...]]], wo
 
 
 def table(lines: Sequence[Line]) -> Iterator[str]:
-    """In Markdown: by formulation, the cases and the largest margin at each dtype, and whether it was accused."""
-    put = [(line["dtype"], line["clause"], name, said) for line in lines for name, said in line["put"].items()]
+    """In Markdown: by formulation, the cases and the largest margin at each dtype, and how often it was accused."""
+    put = [(line["dtype"], name, said) for line in lines for name, said in line["put"].items()]
     dtypes = [dtype.value for dtype in DType if any(dtype.value == each[0] for each in put)]
     yield f"| formulation | {' | '.join(dtypes)} |"
     yield f"|---{'|---' * len(dtypes)}|"
     for name in EVERY:
-        if not any(name == each[2] for each in put):
+        if not any(name == each[1] for each in put):
             continue
-        cells = [_cell([(clause, said) for at, clause, who, said in put if (at, who) == (dtype, name)])
-                 for dtype in dtypes]
+        cells = [_cell([said for at, who, said in put if (at, who) == (dtype, name)]) for dtype in dtypes]
         yield f"| `{name}` | {' | '.join(cells)} |"
 
 
-def _cell(said: Sequence[tuple[str, Line]]) -> str:
+def _cell(said: Sequence[Line]) -> str:
     if not said:
         return "–"
-    clause, worst = max(said, key=lambda each: float(each[1]["margin"]))
-    accused = sum("accused" in each for _, each in said)
-    cases = sum(each["cases"] for _, each in said)
-    return f"{cases:,} cases of {len(said)} clauses, {accused} accused; {worst['margin']:.3g} `{clause}`"
+    worst, accused = max(float(each["margin"]) for each in said), sum("accused" in each for each in said)
+    told = f"{sum(each['cases'] for each in said):,}; {worst:.3g}"
+    return f"{told}; accused by {accused} clauses" if accused else told
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])
