@@ -1,13 +1,13 @@
 """Whether effort thorough accuses a correct implementation: every `must` clause on every dense sound formulation, at
 every dtype, on 150 cases of up to 8,192 queries and keys.
 
-    python conformance/benchmarks/thorough.py reports/power/thorough.jsonl        # goes on where it was stopped
+    python conformance/benchmarks/thorough.py reports/run/thorough.jsonl          # goes on where it was stopped
     python conformance/benchmarks/thorough.py mine.jsonl --dtype float16 --sound naive --clause 'causal.*'
     python conformance/benchmarks/thorough.py reports/power/thorough.jsonl --table
 
 It takes hours. A line is one clause at one dtype on all formulations, so that what the definition says is worked out
 once for those that are held to the same. A record of other code, another spec or another seed is not gone on with.
-Exit codes: 0 nothing was accused, 1 something was, 2 it was stopped before all was judged.
+Exit codes: 0 nothing was accused, 1 something was or it was stopped, 2 the record is of other code, spec or seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatch
 from functools import cache
@@ -30,6 +30,7 @@ from typing import Any
 
 import click
 import numpy as np
+from attnspec.core.coverage import joined_spans
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.evaluation.false_alarms.jobs import code_digest
 from attnspec.faults.sound import DENSE, EVERY
@@ -65,32 +66,22 @@ def subject_of(name: str) -> tuple[Subject, Dealer]:
 
 
 def judged(clause: str, dtype: str, names: Sequence[str]) -> Line:
-    """One clause at one dtype on these formulations, those that take it: the record's line."""
+    """One clause at one dtype on these formulations, which take it: the record's line."""
     began, archives, tallies = time.perf_counter(), dict[str, Archive](), dict[str, Tally]()
     for name in names:
         subject, dealer = subject_of(name)
-        if checks()[clause].lacking(subject) or DType(dtype) not in subject.declaration.dtypes:
-            continue
         plain = Evaluator(subject, DType(dtype))
         archive = archives.setdefault(plain.shared_by, Archive(Memory(KEPT, KEPT_BYTES), Memory(KEPT, KEPT_BYTES)))
         evaluator = Evaluator(subject, DType(dtype), plain.conventions, archive=archive)
         tallies[name] = _held(checks()[clause], evaluator, dealer)
     return {"clause": clause, "dtype": dtype, "seconds": round(time.perf_counter() - began, 1),
-            "spans": _spans(tallies.values()), "put": {name: _told(tally) for name, tally in tallies.items()}}
+            "spans": joined_spans(tally.spans for tally in tallies.values()),
+            "put": {name: _told(tally) for name, tally in tallies.items()}}
 
 
 def _held(check: Check, evaluator: Evaluator, dealer: Dealer) -> Tally:
     return Trial(check, evaluator, Effort.THOROUGH, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
                  shapes=dealer.shapes(check, evaluator.dtype)).hold()
-
-
-def _spans(tallies: Iterable[Tally]) -> Mapping[str, tuple[int, int]]:
-    """The least and the greatest length of each axis, in all of them."""
-    spans: dict[str, tuple[int, int]] = {}
-    for axis, (least, most) in (span for tally in tallies for span in tally.spans.items()):
-        low, high = spans.get(axis, (least, most))
-        spans[axis] = min(low, least), max(high, most)
-    return spans
 
 
 def _told(tally: Tally) -> Line:
@@ -127,6 +118,7 @@ def jobs(known: Sequence[Line], dtypes: Sequence[str], clauses: Sequence[str], n
     for dtype in dtypes:
         for clause, check in checks().items():
             left = tuple(name for name in names if (clause, dtype, name) not in done
+                         and DType(dtype) in subject_of(name)[0].declaration.dtypes
                          and not check.lacking(subject_of(name)[0]))
             if left and check.clause.level is Level.MUST and any(fnmatch(clause, pattern) for pattern in clauses):
                 yield clause, dtype, left
@@ -175,10 +167,10 @@ def _cell(said: Sequence[Line]) -> str:
 def thorough(record: Path, dtypes: tuple[str, ...], patterns: tuple[str, ...], clauses: tuple[str, ...], workers: int,
              *, is_table: bool) -> None:
     """Judge what is missing, and say who was accused."""
-    known = [] if is_table else read(record)
     if is_table:
         click.echo("\n".join(table([json.loads(line) for line in record.read_text("utf-8").splitlines()[1:]])))
         return
+    known = read(record)
     names = [name for name in EVERY if any(fnmatch(name, pattern) for pattern in patterns)]
     todo = list(jobs(known, dtypes or tuple(each.value for each in DType), clauses, names))
     lines = list(known)

@@ -15,7 +15,7 @@ from attnspec.cli import completion
 from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.cli.wording import plural
-from attnspec.cli.words import explained, vocabulary
+from attnspec.cli.words import WIDTH, explained, vocabulary, wrapped
 from attnspec.core.characters import visible
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
@@ -30,9 +30,6 @@ from attnspec.spec.yaml_lines import shown
 
 if TYPE_CHECKING:
     from attnspec.faults.fault import Fault
-
-WIDTH = 100
-
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=completion.explainable)
@@ -74,12 +71,12 @@ def _one_after_another(texts: Iterable[Iterable[str]]) -> None:
 def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
     yield f"{clause.id}  ({clause.level.value}, profile {clause.profile})  {clause.where}"
     yield ""
-    yield from _wrapped(clause.says)
+    yield from wrapped(clause.says)
     rows = {"formula": clause.formula, "needs": ", ".join(sorted(clause.needs)), "note": clause.note}
     for name, text in rows.items():
         if text:
             yield ""
-            yield from _wrapped(f"{name}: {text}")
+            yield from wrapped(f"{name}: {text}")
     yield ""
     yield "because:"
     # what everybody reads comes first
@@ -95,22 +92,18 @@ def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
     """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
-        yield from _wrapped(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
+        yield from wrapped(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
                             "describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
-        yield from _wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
+        yield from wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
                             f"{shown(law.folder / FILE)}")
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
 
 
 def _source(citation: Citation, law: Spec) -> Iterator[str]:
     source = law.bibliography[citation.cite]
     by = ", ".join(filter(None, (source.author, source.year)))
     at = f", at {citation.at!r}" if citation.at else ""
-    yield from _wrapped(f"{source.title}{f' ({by})' if by else ''}{at}")
+    yield from wrapped(f"{source.title}{f' ({by})' if by else ''}{at}")
     in_english = f"in English: “{citation.translation}”" if citation.translation else ""
     for text in (f"“{citation.quote}”" if citation.quote else "", in_english, citation.note, source.url):
         if text:
@@ -150,7 +143,7 @@ def _tell_others(name: str, law: Spec) -> None:
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
     yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage.value})\n"
     for text in (fault.story, f"it shows with: {fault.reach}", fault.link, *_convicting(fault, law)):
-        yield "\n".join(_wrapped(text))
+        yield "\n".join(wrapped(text))
 
 
 def _convicting(fault: Fault, law: Spec) -> Iterator[str]:

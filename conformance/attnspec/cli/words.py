@@ -58,12 +58,16 @@ def explained(word: VocabularyWord, law: Spec) -> Iterator[str]:
     if properties:
         yield "\narguments:"
     for name, hint in properties.items():
-        yield from textwrap.wrap(f"{name}: {_argument(hint, is_required=name in required)}", WIDTH, initial_indent="  ",
-                                 subsequent_indent="    ")
+        yield from wrapped(f"{name}: {_argument(hint, is_required=name in required)}")
     using = [clause.id for clause in law.clauses if word.name in _words_of(clause)]
     more = f" and {len(using) - SHOWN} more" if len(using) > SHOWN else ""
     if using:
         yield f"\nclauses that use it: {', '.join(using[:SHOWN])}{more}"
+
+
+def wrapped(text: str) -> list[str]:
+    """The lines of a paragraph of an explanation."""
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
 
 
 def _words_of(clause: Clause) -> frozenset[str]:

@@ -34,6 +34,9 @@ COUNTED = tuple(name for name in OFF
                 if KEYWORDS[name].acts in {Acts.VISIBILITY, Acts.LOGITS} and not KEYWORDS[name].pool)
 """The keywords that are met together with lengths: those that clauses of every pool may use."""
 
+Spans = Mapping[str, tuple[int, int]]
+"""By axis, the least and the greatest length."""
+
 Place = tuple[str, int]
 """An axis and one of its buckets."""
 
@@ -128,3 +131,12 @@ def written(found: int) -> str:
 def read(text: str) -> int:
     """The set that a text stands for. Raises ValueError for any other text."""
     return int.from_bytes(base64.b85decode(text), "little")
+
+
+def joined_spans(each: Iterable[Spans]) -> dict[str, tuple[int, int]]:
+    """By axis, the least and the greatest length of all of these."""
+    joined: dict[str, tuple[int, int]] = {}
+    for axis, (least, most) in (span for spans in each for span in spans.items()):
+        low, high = joined.get(axis, (least, most))
+        joined[axis] = min(low, least), max(high, most)
+    return joined

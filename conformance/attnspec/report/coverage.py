@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.coverage import AXES, COUNTED, Place, label, pairs_in, places_of, read
+from attnspec.core.coverage import AXES, COUNTED, Place, Spans, joined_spans, label, pairs_in, places_of, read
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.joined import Joined, Judged
 
@@ -82,13 +82,11 @@ def _span(span: tuple[int, int]) -> str:
 
 def covered(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
     """What the cases of these outcomes met; None where nobody counted, as in records from before."""
-    met, spans = 0, dict[str, tuple[int, int]]()
+    met, spans = 0, list[Spans]()
     for outcome in outcomes:
         met |= read(outcome.met)
-        for axis, (least, most) in outcome.spans.items():
-            low, high = spans.get(axis, (least, most))
-            spans[axis] = min(low, least), max(high, most)
-    return Covered(met, read(card.taken), spans) if met and card.taken else None
+        spans.append(outcome.spans)
+    return Covered(met, read(card.taken), joined_spans(spans)) if met and card.taken else None
 
 
 def coverage(joined: Joined) -> tuple[tuple[Judged, Covered], ...]:

@@ -92,7 +92,7 @@ def _carry_out(item: pytest.Item) -> None:
     """What pytest does with an item that has no setup and no teardown, and no word of those."""
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    call = pytest.CallInfo.from_call(item.runtest, when="call", reraise=(pytest.exit.Exception,))
+    call = pytest.CallInfo.from_call(item.runtest, when="call", reraise=(pytest.exit.Exception, KeyboardInterrupt))
     hook.pytest_runtest_logreport(report=hook.pytest_runtest_makereport(item=item, call=call))
 
 
