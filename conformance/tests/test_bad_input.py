@@ -430,7 +430,7 @@ COMMANDS = [
     ("campaign --cases 0", "Error: Invalid value for '--cases': 0 is not in the range 1<=x<=1000000000."),
     ("check mine:attend -n 2000", "Error: Invalid value for '-n' / '--workers': 2000 is not in the range 1<=x<=1024."),
     ("audit --implementations nowhere", "attnspec: nowhere: there is no such folder of implementations."),
-    ("explain", "Error: Missing argument 'CLAUSE'."),
+    ("explain", "Error: Missing argument 'NAME'."),
     ("explain causal.no_lookahed",
      "attnspec: 'causal.no_lookahed' is neither a clause nor a word nor a fault. Did you mean 'causal.no_lookahead'? …"),
     ("explain causal.futur", "attnspec: 'causal.futur' is neither a clause nor a word nor a fault. The clauses of 'causal' are no_lookahead, …"),
