@@ -7,6 +7,7 @@ spec, whatever else is tried.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -125,27 +126,27 @@ class SizePlan:
 
     def _drawn(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""
-        drawer, hand = self._drawer(demand.spelled), list(self._aims[demand])
+        drawer, hand, kept = self._drawer(demand.spelled), list(self._aims[demand]), self._kept(demand)
         for row in range(ROWS[self.effort]):
-            is_aimed = row < AIMED[self.effort] and not self._is_kept(demand, row)
+            is_aimed = row < AIMED[self.effort] and row not in kept
             aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
-            if sizes := self._row(demand, row, aims, drawer):
+            if sizes := self._row(demand, row, (_SEVERAL,) if row in kept else aims, drawer):
                 if is_aimed:  # later rows look at no hand
                     lengths = lengths_of(sizes)
                     hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
                 yield sizes
 
-    def _is_kept(self, demand: Demand, row: int) -> bool:
-        """Whether an opening is kept for sizes that tell most: several entries of everything, and no great length."""
-        kept = _KEPT_OF_ANY if demand.is_general else _KEPT
-        return (1 - kept) * AIMED[self.effort] <= row < AIMED[self.effort]
+    def _kept(self, demand: Demand) -> range:
+        """The openings that are kept for sizes that tell most: several entries of everything, and no great length."""
+        kept, aimed = _KEPT_OF_ANY if demand.is_general else _KEPT, AIMED[self.effort]
+        return range(math.ceil((1 - kept) * aimed), aimed)
 
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
         """One of them. The last opening is the least problem that is taken: many functions have a path for one key."""
         if row == AIMED[self.effort] - 1:
             return demand.fitted(SIMPLEST[0], self.limits)
-        cap, several = self._cap(demand, row), (_SEVERAL,) if self._is_kept(demand, row) else aims
-        pinned = self._pinned(several, cap / demand.calls, drawer)
+        cap = self._cap(demand, row)
+        pinned = self._pinned(aims, cap / demand.calls, drawer)
         return self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
 
     def _cap(self, demand: Demand, row: int) -> float:
