@@ -13,11 +13,11 @@ import pytest
 from attnspec.cli.group import attnspec
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import (
-    ClauseText,
     Evidence,
     Explanation,
     KnownFinding,

@@ -17,9 +17,10 @@ from attnspec.cli.wording import applied
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import Change, ClauseText, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.report.bugs import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.declaration import Declaration
+from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError, Place
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan

@@ -9,8 +9,9 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
+from attnspec.record.clause_text import QuotedSource
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Outcome, QuotedSource
+from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.guard import Guard

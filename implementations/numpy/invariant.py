@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from .attention import Array
-from .serving import ahead, within
+from .serving import ahead, widened, within
 
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
@@ -21,14 +21,9 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv). past_key (B,Hkv,P,D), past_value
     (B,Hkv,P,Dv), mask and bias (B,H,T,P+S), key_lengths (B,).
     """
-    dtype, start = query.dtype, 0
-    if past_key is not None and past_value is not None:
-        start = past_key.shape[2]
-        key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
-    wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
-    query, key, value = (array.astype(wide) for array in (query, key, value))
-    key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
-    (B, H, T, D), S = query.shape, key.shape[2]
+    dtype, start = query.dtype, 0 if past_key is None else past_key.shape[2]
+    query, key, value = widened(query, key, value, past_key, past_value)
+    wide, (B, H, T, D), S = query.dtype, query.shape, key.shape[2]
 
     visible = np.ones((B, H, T, S), bool) if mask is None else np.broadcast_to(mask, (B, H, T, S))
     if causal:

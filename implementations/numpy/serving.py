@@ -28,47 +28,69 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     log-sum-exp (B,H,T). past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv), alibi_slopes (H,) or (B,H).
     query_segments (B,T), key_segments (B,P+S).
     """
-    dtype, start = query.dtype, 0
-    if past_key is not None and past_value is not None:
-        start = past_key.shape[2]
-        key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
-    wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
-    query, key, value = (array.astype(wide) for array in (query, key, value))
-    key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
+    dtype, start = query.dtype, 0 if past_key is None else past_key.shape[2]
+    query, key, value = widened(query, key, value, past_key, past_value)
+    wide = query.dtype
 
-    logits = query @ key.swapaxes(-1, -2) * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if softcap is not None:
-        logits = np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
+    logits = scaled(query, key, scale, softcap)
     if bias is not None:
         logits = logits + bias.astype(wide)
     if alibi_slopes is not None:
-        distance = np.abs(ahead(query.shape[2], key.shape[2], start)).astype(wide)
-        logits = logits - alibi_slopes.astype(wide)[..., None, None] * distance
+        logits = sloped(logits, alibi_slopes, start)
     visible = near(query.shape[2], key.shape[2], window or (None, None), start)
     if causal:
         visible = visible & near(query.shape[2], key.shape[2], (None, 0), start)
     if mask is not None:
         visible = visible & mask
     if key_lengths is not None:
-        own = within(key_lengths, key.shape[2])
-        visible = visible & own[:, None, None]
-        value = np.where(own[:, None, :, None], value, wide.type(0))  # 0 times NaN would be NaN
+        own = within(key_lengths, key.shape[2])  # 0 times NaN would be NaN
+        visible, value = visible & own[:, None, None], np.where(own[:, None, :, None], value, wide.type(0))
     if query_segments is not None and key_segments is not None:
         same = query_segments[:, :, None] == key_segments[:, None]
-        visible = visible & same[:, None]
-        value = np.where(same.any(axis=1)[:, None, :, None], value, wide.type(0))
+        visible, value = visible & same[:, None], np.where(same.any(axis=1)[:, None, :, None], value, wide.type(0))
     logits = np.where(visible, logits, wide.type(-np.inf))
     if sinks is not None:
-        sink = np.broadcast_to(sinks.astype(wide)[:, None, None], (*logits.shape[:3], 1))
-        logits = np.concatenate([logits, sink], axis=-1)
+        logits = with_sinks(logits, sinks)
     weights = softmax(logits)[..., :key.shape[2]]
-
     output = weights @ value
     if query_lengths is not None:
         output = np.where(within(query_lengths, query.shape[2])[:, None, :, None], output, wide.type(0))
     more = [weights.astype(dtype)] if return_weights else []
     more += [log_sum_exp(logits)] if return_lse else []
     return (output.astype(dtype), *more) if more else output.astype(dtype)
+
+
+def widened(query: Array, key: Array, value: Array, past_key: Array | None, past_value: Array | None,
+            ) -> tuple[Array, Array, Array]:
+    """(B,H,T,D), (B,H,P+S,D) and (B,H,P+S,Dv) in float32 or wider: keys behind their past, one for each query head."""
+    if past_key is not None and past_value is not None:
+        key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
+    is_float = query.dtype.kind == "f"  # bfloat16 is of kind V
+    wide = np.promote_types(np.float32, query.dtype) if is_float else np.dtype(np.float32)
+    query, key, value = (array.astype(wide) for array in (query, key, value))
+    key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
+    return query, key, value
+
+
+def scaled(query: Array, key: Array, scale: float | None, softcap: float | None) -> Array:
+    """(B,H,T,D) and (B,H,S,D) to the dot products (B,H,T,S), scaled and capped."""
+    wide = query.dtype
+    logits: Array = query @ key.swapaxes(-1, -2)
+    logits = logits * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    return logits if softcap is None else np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
+
+
+def sloped(logits: Array, slopes: Array, start: int) -> Array:
+    """(B,H,T,S), each logit less its distance times the slope of its head, slopes (H,) or (B,H)."""
+    distance = np.abs(ahead(logits.shape[2], logits.shape[3], start)).astype(logits.dtype)
+    lowered: Array = logits - slopes.astype(logits.dtype)[..., None, None] * distance
+    return lowered
+
+
+def with_sinks(logits: Array, sinks: Array) -> Array:
+    """(B,H,T,S) to (B,H,T,S+1): one more logit for each head, sinks (H,)."""
+    sink = np.broadcast_to(sinks.astype(logits.dtype)[:, None, None], (*logits.shape[:3], 1))
+    return np.concatenate([logits, sink], axis=-1)
 
 
 def ahead(T: int, S: int, start: int) -> Array:

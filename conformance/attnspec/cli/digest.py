@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from attnspec.core.contract import ALL
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.outcome import Outcome
 from attnspec.report.known import is_gone
 from attnspec.spec.contract import word_of
 

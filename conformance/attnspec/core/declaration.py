@@ -8,7 +8,7 @@ from typing import Literal
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
-from attnspec.core.errors import Place
+from attnspec.core.deviation import Deviation
 from attnspec.core.forms import Form
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
@@ -171,48 +171,6 @@ def within_form(limits: Limits) -> Limits:
 _OF_KEYWORDS = tuple(each.name for each in fields(KeywordLimits))
 LIMITS = (*(each.name for each in fields(Limits) if each.name not in _OF_KEYWORDS), *_OF_KEYWORDS)
 """The names of all limits, those of single keywords last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deviation:
-    """A known deviation: the clause, how it fails, why, and the version until which it stands.
-
-    issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
-    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.how`; empty: in any way.
-    case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
-    """
-
-    clause: str
-    verdict: str
-    reason: str
-    issue: str
-    until: str
-    dtypes: tuple[DType, ...] = ()
-    where: Place = field(default=Place(""), compare=False)
-    script: str = ""
-    how: str = ""
-    case: str = ""
-    finding: str = ""
-
-    @property
-    def proof(self) -> str:
-        """The thread, or else the script."""
-        return ", ".join(filter(None, (self.finding, self.issue or self.script)))
-
-    @property
-    def failure(self) -> str:
-        """The verdict, and how it comes to it where that is known: `violated (agrees_with_definition)`."""
-        return f"{self.verdict} ({self.how})" if self.how else self.verdict
-
-    @property
-    def listing(self) -> str:
-        """Where it is listed, for how long, and so what its listing proves."""
-        return f"{self.proof}, until {self.until}" if self.until else self.proof
-
-    @property
-    def remedy(self) -> str:
-        """What to do where it is not as listed."""
-        return "correct the manifest" if self.until else "if that is intended, run with --update-baseline"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
+from attnspec.core.common_keywords import COMMON, LAYERS, WEIGHTS
 from attnspec.core.decoder_keywords import STEPS, StepPattern
 from attnspec.core.dropout_keywords import DROPOUT
 from attnspec.core.errors import SpecError
 from attnspec.core.gradient_keywords import GRADIENTS, GradPattern
-from attnspec.core.keyword import Acts, Keyword, Saying, Values
-from attnspec.core.nouns import Kind
+from attnspec.core.keyword import Acts, Keyword, Saying, Values, number
 from attnspec.core.page_keywords import PAGES, PagePattern
 from attnspec.core.segment_keywords import SEGMENTS, SegmentPattern
 from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
@@ -120,14 +119,6 @@ class Lists(TypedDict, total=False):
     dropout_rates: Literal["any"] | Sequence[float]
 
 
-def _number(name: str, text: str) -> float:
-    """A number in a recipe. Raises ValueError that names the field."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{name} should be a number, not {text!r}") from None
-
-
 def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
     """Under the causal flag the right is moot."""
     sides = window[:1] if limits.window_needs_causal else window
@@ -190,7 +181,7 @@ def _taken_window(window: Window) -> Window:
 
 
 def _read_softcap(text: str) -> float:
-    cap = _number("softcap", text)
+    cap = number("softcap", text)
     if not 0 < cap < math.inf:
         raise ValueError(f"softcap should be a number above 0, not {text!r}")
     return cap
@@ -202,40 +193,9 @@ def _taken_softcap(cap: float) -> float:
     return float(cap)
 
 
-_LAYER = frozenset({Kind.LAYER})
 _EVEN = {"window_is_symmetric": True, "window_is_bounded": True}
-_MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask", "key_padding_mask",
-          "padding_mask", "custom_mask")
-
 _ALL = (
-    Keyword(
-        "mask", "(B,H,T,S) bool", "True where a query may attend to a key", "masking", Acts.VISIBILITY, "{0} | None",
-        promise="a boolean mask excludes keys, whatever values they hold", hides=True, axes="BHTS",
-        other_names=("attn_mask", "attention_mask", "src_mask"), parameters=_MASKS),
-    Keyword(
-        "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf masks a key", "bias",
-        Acts.LOGITS, "{0} | None", promise="an additive bias on the scaled logits", hides=True, axes="BHTS",
-        other_names=("attn_bias", "attention_bias"),
-        parameters=("bias", "attn_bias", "attention_bias", "biases", "position_bias", "relative_position_bias",
-                    *_MASKS)),  # a mask's parameter may also be where a bias is added
-    Keyword(
-        "causal", "bool", "a query attends to no later key; see `causal_alignment`", "causal", Acts.VISIBILITY, "bool",
-        promise="a query attends to no later key", hides=True, as_causal=True, called="causal flag",
-        other_names=("is_causal", "use_causal_mask"),
-        parameters=("causal", "is_causal", "use_causal_mask", "use_causal", "autoregressive", "mask_future",
-                    "causal_mask", "attn_mask_type", "mask_type", *_MASKS[:3]),
-        sayings=(Saying("True", posed=True), Saying('"causal"', "a word", posed=True))),
-    Keyword(
-        "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
-        "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
-        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(_number, "scale"), float,
-                      # A scale of 0 would make all weights the same, and so all their roundings.
-                      generic=(0.3, 0.0625, 1.0)),
-        other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
-        parameters=("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "qk_scale",
-                    "temperature", "norm_factor", "softmax_temperature"),
-        sayings=(Saying("scale", posed=0.75),
-                 Saying("1 / scale", "what the dot products are divided by", posed=0.75))),
+    *COMMON,
     Keyword(
         "window", "(int or None, int or None)", "(left, right): the query at position p sees the keys p - left … "
         "p + right and no others; None: no bound on that side. p is the query's own place, as `causal_alignment` "
@@ -280,12 +240,7 @@ _ALL = (
         parameters=("softcap", "logits_soft_cap", "attn_logits_soft_cap", "soft_cap", "logit_cap", "logits_softcap",
                     "attn_logit_softcapping"),
         sayings=(Saying("softcap", posed=0.5),)),
-    Keyword(
-        "return_weights", "bool", "return the pair (output, weights)", "weights", Acts.ANSWER, "bool",
-        promise="the weights are returned beside the output",
-        other_names=("need_weights", "return_attention_scores", "return_attn_weights", "output_attentions"),
-        parameters=("return_weights", "need_weights", "return_attention_scores", "return_attn_weights",
-                    "output_attentions", "return_attn_probs", "return_attn", "return_attention")),
+    WEIGHTS,
     *SERVING,
     *CACHES,
     *SEGMENTS,
@@ -293,13 +248,7 @@ _ALL = (
     *STEPS,
     *GRADIENTS,
     *DROPOUT,
-    Keyword(
-        "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
-        "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,
-        "Mapping[str, {0}]", kinds=_LAYER, required=_LAYER),
-    Keyword(
-        "heads", "int", "H; head h owns the columns h·D … (h+1)·D-1", "layers", Acts.LAYER, "int", kinds=_LAYER,
-        required=_LAYER),
+    *LAYERS,
 )
 
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
-from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.declaration import Declaration
+from attnspec.core.deviation import Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, gates

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 
 from attnspec.core.coverage import written
-from attnspec.core.declaration import Deviation
+from attnspec.core.deviation import Deviation
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Kind
 from attnspec.faults import causal, masks, reports
 from attnspec.faults import heads as head_faults
 from attnspec.faults import layer as sound
+from attnspec.faults import layer_steps as steps
 from attnspec.faults import staged as core
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.layer import Layer, LayerCall, Params, attending, staged_layer
+from attnspec.faults.layer import Layer, LayerCall, attending, staged_layer
 from attnspec.faults.work import HandedOver, Work
 from attnspec.problems.problem import Array
 
@@ -53,87 +52,6 @@ def _over_batch() -> Layer:
 def _by_model_width(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
     """Output (B,H,T,Dv) and weights (B,H,T,S) under the scale 1/sqrt(M)."""
     return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
-
-
-def _query_scaled_before_bias(x: Array, which: str, params: Params) -> Array:
-    """The query's projection (B,T,H·D) is scaled, then its bias added: in effect a bias too large by sqrt(D)."""
-    return sound.project(x, which, params) + params.get("b_query", np.float32(0)) * np.float32(3)  # 4 b, as for D = 16
-
-
-def _without_bias(x: Array, which: str, params: Params) -> Array:
-    """(B,·,M) or, for `out`, (B,T,H·Dv), times the weight alone."""
-    return x @ params[f"w_{which}"]
-
-
-def _bias_twice(x: Array, which: str, params: Params) -> Array:
-    """The projected value (B,S,Hkv·Dv) or output (B,T,M) with its bias added once more."""
-    return sound.project(x, which, params) + params.get(f"b_{which}", np.zeros((), x.dtype))
-
-
-def _bias_subtracted(x: Array, which: str, params: Params) -> Array:
-    """The projected query (B,T,H·D) with its bias subtracted."""
-    return sound.project(x, which, params) - 2 * params.get(f"b_{which}", np.zeros((), x.dtype))
-
-
-def _as_if(other: str) -> Callable[[Array, str, Params], Array]:
-    """(B,·,M) projected with the parameters of another projection where the shapes allow it."""
-    def project(x: Array, which: str, params: Params) -> Array:
-        """(B,·,M) projected as `other` where both weights have one shape, else as `which`."""
-        fits = params[f"w_{which}"].shape == params[f"w_{other}"].shape
-        return sound.project(x, other if fits else which, params)
-    return project
-
-
-def _transposed(x: Array, which: str, params: Params) -> Array:
-    """(B,T,M) or, for `out`, (B,T,H·Dv), by the (out, in) weight of another library, used as (in, out) or misread."""
-    weight = params[f"w_{which}"]
-    return sound.project(x, which, {**params, f"w_{which}": weight.T.reshape(weight.shape)})
-
-
-def _as_wide_as_query(x: Array, which: str, params: Params) -> Array:
-    """Keys (B,S,M) projected by their own weight, read with the shape of the query's, (M,H·D)."""
-    weight = params[f"w_{which}"].reshape(params["w_query"].shape)
-    return sound.project(x, which, {**params, f"w_{which}": weight})
-
-
-def _skipped_if_square(x: Array, which: str, params: Params) -> Array:
-    """The merged heads (B,T,H·Dv), not projected where H·Dv = M."""
-    weight = params[f"w_{which}"]
-    return x if weight.shape[0] == weight.shape[1] else sound.project(x, which, params)
-
-
-def _split_interleaved(x: Array, heads: int) -> Array:
-    """(B,T,H·D) -> (B,H,T,D): head h owns the columns h, h + H, h + 2H, …"""
-    B, T, width = x.shape
-    return x.reshape(B, T, width // heads, heads).transpose(0, 3, 1, 2)
-
-
-def _split_flat(x: Array, heads: int) -> Array:
-    """(B,T,H·D) -> (B,H,T,D) by view(B, H, T, D) without the transpose."""
-    B, T, width = x.shape
-    return x.reshape(B, heads, T, width // heads)
-
-
-def _merged_flat(x: Array) -> Array:
-    """(B,H,T,Dv) -> (B,T,H·Dv) by a reshape without transposing back."""
-    B, H, T, Dv = x.shape
-    return x.reshape(B, T, H * Dv)
-
-
-def _merged_interleaved(x: Array) -> Array:
-    """(B,H,T,Dv) -> (B,T,H·Dv), the heads of each feature side by side."""
-    B, H, T, Dv = x.shape
-    return x.transpose(0, 2, 3, 1).reshape(B, T, H * Dv)
-
-
-def _merged_reversed(x: Array) -> Array:
-    """(B,H,T,Dv) -> (B,T,H·Dv), last head first."""
-    return sound.merge(x[:, ::-1])
-
-
-def _first_head_everywhere(x: Array) -> Array:
-    """(B,H,T,Dv) -> (B,T,H·Dv), head 0 in the place of every head."""
-    return sound.merge(np.broadcast_to(x[:, :1], x.shape))
 
 
 def _truncating(call: LayerCall) -> LayerCall:
@@ -190,53 +108,56 @@ FAULTS = (
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
     _fault("layer_query_bias_too_large", Stage.PROJECTION,
            "The query's bias is multiplied by 4, as if the query, at D = 16, were scaled before the bias is added.",
-           "b_query other than 0", staged_layer(project_query=_query_scaled_before_bias)),
+           "b_query other than 0", staged_layer(project_query=steps.query_scaled_before_bias)),
     _fault("layer_query_bias_dropped", Stage.PROJECTION, "The query projection leaves out its bias.",
-           "b_query other than 0", staged_layer(project_query=_without_bias)),
+           "b_query other than 0", staged_layer(project_query=steps.without_bias)),
     _fault("layer_value_bias_dropped", Stage.PROJECTION,
            "The value projection leaves out its bias: the fused bias is added to queries and keys only.",
-           "b_value other than 0", staged_layer(project_value=_without_bias)),
+           "b_value other than 0", staged_layer(project_value=steps.without_bias)),
     _fault("layer_value_bias_twice", Stage.PROJECTION, "The value's bias is added twice.",
-           "b_value other than 0", staged_layer(project_value=_bias_twice)),
+           "b_value other than 0", staged_layer(project_value=steps.bias_twice)),
     _fault("layer_out_bias_dropped", Stage.PROJECTION, "The output projection loses its bias in a conversion.",
-           "b_out other than 0", staged_layer(project_out=_without_bias)),
+           "b_out other than 0", staged_layer(project_out=steps.without_bias)),
     _fault("layer_out_bias_twice", Stage.PROJECTION, "The output bias is added twice, once on each of two shards.",
-           "b_out other than 0", staged_layer(project_out=_bias_twice)),
+           "b_out other than 0", staged_layer(project_out=steps.bias_twice)),
     _fault("layer_query_bias_subtracted", Stage.PROJECTION,
            "The query's bias is subtracted: its sign was lost in a conversion.",
-           "b_query other than 0", staged_layer(project_query=_bias_subtracted)),
+           "b_query other than 0", staged_layer(project_query=steps.bias_subtracted)),
     _fault("layer_queries_and_keys_exchanged", Stage.PROJECTION,
            "The projections of query and key are exchanged: split in the order K, Q, V.",
-           "Hkv = H, weights that differ", staged_layer(project_query=_as_if("key"), project_key=_as_if("query"))),
+           "Hkv = H, weights that differ",
+           staged_layer(project_query=steps.as_if("key"), project_key=steps.as_if("query"))),
     _fault("layer_keys_and_values_exchanged", Stage.PROJECTION,
            "The projections of key and value are exchanged: split in the order Q, V, K.",
-           "Dv = D, weights that differ", staged_layer(project_key=_as_if("value"), project_value=_as_if("key"))),
+           "Dv = D, weights that differ",
+           staged_layer(project_key=steps.as_if("value"), project_value=steps.as_if("key"))),
     _fault("layer_query_weight_for_all", Stage.PROJECTION, "Keys and values are projected by the query's weight.",
-           "Hkv = H, weights that differ", staged_layer(project_key=_as_if("query"), project_value=_as_if("query"))),
+           "Hkv = H, weights that differ",
+           staged_layer(project_key=steps.as_if("query"), project_value=steps.as_if("query"))),
     _fault("layer_query_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
-           "w_query that is not symmetric", staged_layer(project_query=_transposed)),
+           "w_query that is not symmetric", staged_layer(project_query=steps.transposed)),
     _fault("layer_out_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
-           "w_out that is not symmetric", staged_layer(project_out=_transposed)),
+           "w_out that is not symmetric", staged_layer(project_out=steps.transposed)),
     _fault("layer_out_projection_skipped", Stage.PROJECTION, "The output projection is built and never called.",
-           "H·Dv = M", staged_layer(project_out=_skipped_if_square),
+           "H·Dv = M", staged_layer(project_out=steps.skipped_if_square),
            link="https://github.com/Cerebras/modelzoo/pull/85"),
     _fault("layer_split_interleaved", Stage.SPLIT, "Each head takes every H-th column, not D neighbouring ones.",
-           "H > 1, and D > 1 or Dv > 1", staged_layer(split=_split_interleaved)),
+           "H > 1, and D > 1 or Dv > 1", staged_layer(split=steps.split_interleaved)),
     _fault("layer_split_not_transposed", Stage.SPLIT, "Heads are split by view(B, H, T, D) without the transpose.",
            "H > 1 and T > 1",
-           staged_layer(split=_split_flat), link="https://github.com/tinygrad/tinygrad/pull/14025"),
+           staged_layer(split=steps.split_flat), link="https://github.com/tinygrad/tinygrad/pull/14025"),
     _fault("layer_merge_not_transposed", Stage.MERGE, "Heads are merged by reshape without transposing back.",
-           "H > 1 and T > 1", staged_layer(merge=_merged_flat),
+           "H > 1 and T > 1", staged_layer(merge=steps.merged_flat),
            link="https://github.com/hackiey/QAnet-pytorch/issues/2"),
     _fault("layer_heads_never_transposed", Stage.SPLIT,
            "Heads are split by a reshape without the transpose, and merged by one without transposing back.",
-           "H > 1 and T > 1", staged_layer(split=_split_flat, merge=_merged_flat)),
+           "H > 1 and T > 1", staged_layer(split=steps.split_flat, merge=steps.merged_flat)),
     _fault("layer_merge_interleaved", Stage.MERGE, "Heads and features are exchanged in the merge.",
-           "H > 1 and Dv > 1", staged_layer(merge=_merged_interleaved)),
+           "H > 1 and Dv > 1", staged_layer(merge=steps.merged_interleaved)),
     _fault("layer_heads_reversed", Stage.MERGE, "Heads are merged in reverse order.", "H > 1",
-           staged_layer(merge=_merged_reversed)),
+           staged_layer(merge=steps.merged_reversed)),
     _fault("layer_first_head_everywhere", Stage.MERGE, "Head 0 is computed for every head.", "H > 1",
-           staged_layer(merge=_first_head_everywhere)),
+           staged_layer(merge=steps.first_head_everywhere)),
     _fault("layer_indivisible_truncated", Stage.SPLIT, "Columns that width // heads leaves over are cut off silently.",
            "heads that do not divide the width", staged_layer(take=_truncating)),
     _fault("layer_gqa_tiled", Stage.HEADS, "Grouped heads are tiled, while repeat is expected.", "1 < Hkv < H",
@@ -244,7 +165,7 @@ FAULTS = (
            link="https://github.com/apple/axlearn/pull/842"),
     _fault("layer_key_width_of_query", Stage.PROJECTION,
            "The key's weight is read with the shape of the query's weight.",
-           "Hkv < H", staged_layer(project_key=_as_wide_as_query),
+           "Hkv < H", staged_layer(project_key=steps.as_wide_as_query),
            link="https://github.com/microsoft/onnxruntime/pull/13050"),
     _fault("layer_attends_over_batch", Stage.SPLIT, "Batch and time are exchanged: the layer expects time first.",
            "T = S, B > 1 or T > 1, no mask and no bias", _over_batch, link="https://github.com/aipixel/AEMatter/issues/3"),

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
-from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
+from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.ranked import KernelRanked
 
 OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")

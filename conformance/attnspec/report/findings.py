@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import FAILURES, Verdict, gates
-from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
+from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
 from attnspec.report.bugs import explanations, is_endless, unclear
 from attnspec.report.clause_table import finding_anchor, shade

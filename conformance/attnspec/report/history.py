@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.comparison import fails_and_gates

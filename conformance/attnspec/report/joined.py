@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import SubjectKnown
 from attnspec.record.measurements import SubjectProbed
-from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
+from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 
 Key = tuple[int, str, DType]  # number of the subject, id of the clause, dtype

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from attnspec.core.nouns import FAILURES, Novelty, Verdict
-from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import Outcome
 from attnspec.report.figures import SHORT
 from attnspec.report.joined import Joined, JoinedRun
 

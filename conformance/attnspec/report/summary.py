@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import FAILURES, Level, Verdict, gates
-from attnspec.record.outcome import ClauseText, Outcome, refused_by
+from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely_words
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall

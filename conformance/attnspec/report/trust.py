@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from attnspec.core.nouns import FAILURES
 from attnspec.core.plan import FAULT
-from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import Outcome
 from attnspec.report.figures import SHORT, SIGNS
 from attnspec.report.joined import Joined, Judged
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_argument
-from attnspec.record.outcome import ClauseText, Evidence, Likeness, Outcome, QuotedSource
+from attnspec.record.clause_text import ClauseText, QuotedSource
+from attnspec.record.outcome import Evidence, Likeness, Outcome
 from attnspec.spec.clause import Citation, Clause, Spec
 
 HAPPENED: Mapping[Verdict, str] = {

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.declaration import Declaration
+from attnspec.core.deviation import Deviation
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates

@@ -15,10 +15,8 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
 from attnspec.host.frames import Entries, same_bits
 from attnspec.host.lifts import LIFTS, flushing
-from attnspec.host.parts import READABLE
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import NO_ANSWER, Death
@@ -34,6 +32,7 @@ from attnspec.subjects.call import (
     raised_there,
     unique,
 )
+from attnspec.subjects.ended_there import NotAnAnswer, ended_there
 from attnspec.subjects.not_loaded import not_ended
 from attnspec.subjects.whole import Whole, whole_of
 
@@ -177,8 +176,8 @@ class Hosted:
                 found: Sequence[Entries]) -> Answer:
         """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
         try:
-            ended, changed = _ended(told, found, call, arrays)
-        except _NoAnswer as broken:
+            ended, changed = ended_there(told, found, call, arrays)
+        except NotAnAnswer as broken:
             raise SubjectDied(self._no_answer(call, broken)) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
@@ -234,10 +233,6 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
     return Hosted(client, number, lift, told)
 
 
-class _NoAnswer(Exception):  # noqa: N818  (it becomes a death)
-    """What came back is none, and why."""
-
-
 def check_lift(name: str) -> None:
     """Raise UsageError, with the nearest name, for a lift that there is not."""
     if name and name not in LIFTS:
@@ -252,53 +247,3 @@ def _told(value: object, places: Mapping[int, int]) -> object:
         return {name: _told(inner, places) for name, inner in value.items()}
     plain = value.item() if isinstance(value, np.generic) else value
     return {"$float": str(plain)} if isinstance(plain, float) and plain - plain != 0 else plain
-
-
-def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
-           arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
-    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
-    none: whatever is in that process can write it.
-    """
-    try:
-        results = found[: int(told["results"])]
-        gradients = [each.array for each in found[len(results):]]
-        _check_arrays(told, call, results, gradients)
-        _check_words(told["ended"], told["told"], call)
-        shared = {id(arrays[int(at)]) for at in told["aliases"]}
-        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared] if shared else []
-        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
-                      str(told["said"]))
-        return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
-        raise _NoAnswer(str(wrong)) from None
-
-
-def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
-    """Raise ValueError for results and gradients, any shape, that are not those that are due."""
-    int(str(told["call"]))
-    due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
-        raise ValueError("the arrays are not those that were expected")
-    shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
-    if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
-        raise ValueError("the gradients are not those that were expected")
-
-
-_TEXTS: Mapping[object, Sequence[str]] = {
-    "answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
-
-
-_UNPLACED = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REACHED})
-"""Names of what came back that stand for no array of the answer."""
-
-
-def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
-    """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
-    if ended not in _TEXTS or any(type(words[name]) is not str for name in _TEXTS[ended]):
-        raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
-    if ended == "raised":
-        _ = [str(each) for each in words["classes"]]
-        _, _, line = words.get("by") or ("", "", 0)
-        _ = int(line)
-    if ended == "unusable" and words["name"] not in _UNPLACED:
-        _ = call.shapes[words["at"]]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from attnspec.core.declaration import Declaration, Deviation, Variant
+from attnspec.core.declaration import Declaration, Variant
+from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError, Place, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file
@@ -28,7 +29,7 @@ from attnspec.subjects.declared import (
 )
 from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
-from attnspec.subjects.needs import read_device, read_faster, read_made, read_texts, read_variables
+from attnspec.subjects.needs import read_device, read_faster, read_made, read_modules, read_texts, read_variables
 from attnspec.subjects.on_workers import told_by_workers
 from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, read_ends, read_versions
@@ -182,7 +183,7 @@ def _library(fields: Fields, folder: Path) -> Library:
         homepage=fields.url("homepage", ""),
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
-        requires="" if program else _modules(fields),
+        requires="" if program else read_modules(fields),
         program=program,
         interpreter=read_interpreter(fields, folder),
         tested=read_ends(fields, distribution, versions),
@@ -194,15 +195,6 @@ def _narrowed(library: Library, subject: Fields) -> Library:
     versions = read_versions(subject) or library.versions
     ends = read_ends(subject, library.distribution, versions, library.tested)
     return replace(library, versions=versions, tested=ends)
-
-
-def _modules(fields: Fields) -> str:
-    """The field `requires`: names of modules, separated by spaces."""
-    names = fields.text("requires", "")
-    for name in names.split():
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise fields.complain("requires", f"should name modules, as in 'onnxruntime mlx.core', not {quoted(name)}.")
-    return names
 
 
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
@@ -225,7 +217,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         note=fields.text("note", ""),
         where=fields.place("id"),
         process=read_variables(fields.inner("process", "the process", optional=True)),
-        requires=_modules(fields),
+        requires=read_modules(fields),
         cannot_run=cannot_run,
         backward=fields.text("backward", ""),
     )

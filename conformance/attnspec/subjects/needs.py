@@ -1,4 +1,4 @@
-"""Reads what a manifest says of the process and the device that a subject needs."""
+"""Reads what a manifest says of the modules, the process and the device that a subject needs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from attnspec.spec.fields import Fields
 from attnspec.subjects.installed import installed_version
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_modules(fields: Fields) -> str:
+    """The field `requires`: names of modules, separated by spaces."""
+    names = fields.text("requires", "")
+    for name in names.split():
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise fields.complain("requires", f"should name modules, as in 'onnxruntime mlx.core', not {quoted(name)}.")
+    return names
 
 
 def read_device(fields: Fields) -> str:

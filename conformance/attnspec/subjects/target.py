@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import EndedError, ImportingError, MissingNameError, TargetError
+from attnspec.core.errors import ImportingError, MissingNameError, TargetError
 from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
-from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere, here
+from attnspec.hosting.client import Client, here
 from attnspec.hosting.pool import client_of
 from attnspec.subjects.adapters import not_with_this_release
+from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
-from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
-from attnspec.subjects.declared import declaration_of
+from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision
-from attnspec.subjects.described import Described, described_of, read_description
+from attnspec.subjects.described import Described
+from attnspec.subjects.found import Found, in_process, there
 from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
-from attnspec.subjects.not_loaded import not_callable, not_ended, not_loaded
+from attnspec.subjects.not_loaded import not_callable
 from attnspec.subjects.signature import SOMEWHERE, signature_of
-from attnspec.subjects.source import Source, shown_path
+from attnspec.subjects.source import Source
 from attnspec.subjects.subject import Subject
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A function: what is known of it, and how it is called once its lift is known. backward: of the function that
-    stands beside it by the name of its backward pass.
-    """
-
-    described: Described
-    called: Callable[[str], Callee]
-    versions: Mapping[str, str]
-    backward: Described | None = None
 
 
 def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: str = "") -> Subject:
@@ -53,7 +42,7 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     source = Source.of(target)
     is_here = surroundings is None or source.module == HANDED
     client = None if is_here or surroundings is None else _client(target, surroundings)
-    return _bare(source, target, _there(source, target, client) if client else _here(source, target), lift)
+    return _bare(source, target, there(source, target, client) if client else in_process(source, target), lift)
 
 
 def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
@@ -62,7 +51,7 @@ def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
     Raises TargetError.
     """
     source = Source("adapter", name, text=text)
-    return _bare(source, f"adapter:{name}", _there(source, name, client), lift)
+    return _bare(source, f"adapter:{name}", there(source, name, client), lift)
 
 
 def host_of(target: str, surroundings: Surroundings) -> Client:
@@ -143,45 +132,6 @@ def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) 
     return client_of((key, repr(surroundings), adapters), made)
 
 
-def _there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Found:
-    """The function in its own process."""
-    loaded = loaded_there(source, target, client, versions)
-    described = _description(loaded.described, source.name)
-    backward = None if loaded.backward is None else _description(loaded.backward, source.name + BACKWARD)
-    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions, backward)
-
-
-def loaded_there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:
-    """What the client tells of a callable that it has loaded. Raises TargetError."""
-    client.begin_item()
-    try:
-        where = source.header if client.surroundings.is_here else source.header_elsewhere
-        named = {"backward": source.backward} if source.backward else {}
-        return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
-    except NotLoadedThere as cause:
-        raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
-    except HostDied as died:
-        raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
-
-
-def _description(told: Mapping[str, Any], name: str) -> Described:
-    """What a host tells of a function, if it is in order. Raises TargetError."""
-    try:
-        return read_description(told)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
-        raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
-
-
-def _here(source: Source, target: str) -> Found:
-    """The function in this process."""
-    try:
-        function, backward = loading.pair(source.header, source.name, source.backward)
-    except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
-    beside = None if backward is None else described_of(backward)
-    return Found(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)
-
-
 def _as_machine_is(declaration: Declaration, callee: Callee) -> Declaration:
     """The declaration, with what holds where the function lives: dtypes that cannot be handed over there, and, where
     nothing is said of subnormals, what its framework does with them.
@@ -227,7 +177,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     source = replace(Source.registered(library, function_name), backward=own)
     try:
         versions = (library.distribution,)
-        found = _there(source, function_name, client, versions) if client else _here(source, function_name)
+        found = there(source, function_name, client, versions) if client else in_process(source, function_name)
     except ImportingError as cause:
         raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
     except MissingNameError as cause:

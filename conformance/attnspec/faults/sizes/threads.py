@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attnspec.faults.mechanisms import Outside
+from attnspec.faults.outside import Outside
 from attnspec.faults.sizes.families import ALL_FAMILIES
 from attnspec.faults.sizes.family import reach_of
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from attnspec.core.nouns import FAILURES, Level, Verdict
-from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import Outcome
 from attnspec.report.audit.explained import TOLD, Told, are_chosen
 from attnspec.report.figures import SHORT, SIGNS, overall
 from attnspec.report.joined import Joined, Judged

@@ -9,8 +9,9 @@ from enum import Enum
 
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.explaining import explains, is_choice
-from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
+from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
 from attnspec.report.joined import Joined, Judged

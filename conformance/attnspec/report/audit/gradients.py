@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from attnspec.core.gradient_keywords import PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
-from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
+from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.audit.conventions import ConventionAnswer, answered
 from attnspec.report.audit.explained import are_chosen
 from attnspec.report.audit.table import Nearness, closest, counted_by_verdict

@@ -12,8 +12,9 @@ from itertools import groupby
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.explaining import is_choice
-from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
+from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.audit.explained import are_chosen, causes, harm_rank, library_of
 from attnspec.report.clause_table import shade, tally
 from attnspec.report.figures import SHORT, SIGNS, Sign, overall
