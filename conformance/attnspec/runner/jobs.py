@@ -32,7 +32,6 @@ HANDFUL = 8
 """How many short jobs a worker takes up at a time: to hand one over takes longer than to carry out most of them."""
 
 
-
 class JobSource(Protocol[E]):
     """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
 
