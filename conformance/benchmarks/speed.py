@@ -39,7 +39,7 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import recipes
 from attnspec.spec.load import load_spec
-from attnspec.subjects.callee import InProcess
+from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec

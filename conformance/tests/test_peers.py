@@ -22,7 +22,7 @@ from attnspec.evaluation.baselines.rules import RULES, Rule
 from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.subjects.callee import InProcess
+from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.subject import Subject
 from helpers.rules import part_of_the_work, said
 

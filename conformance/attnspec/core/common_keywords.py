@@ -1,45 +1,32 @@
-"""The keywords that attention has had from the beginning: masks, scale and weights, and what a layer is handed."""
+"""The keywords that attention has had from the beginning: masks and weights, and what a layer is handed."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from attnspec.core.keyword import Acts, Keyword, Saying, Values, number
+from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.nouns import Kind
 
 _LAYER = frozenset({Kind.LAYER})
-_MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask", "key_padding_mask",
-          "padding_mask", "custom_mask")
+_MASK_NAMES = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask",
+               "key_padding_mask", "padding_mask", "custom_mask")
 
-COMMON = (
+MASKS = (
     Keyword(
         "mask", "(B,H,T,S) bool", "True where a query may attend to a key", "masking", Acts.VISIBILITY, "{0} | None",
         promise="a boolean mask excludes keys, whatever values they hold", hides=True, axes="BHTS",
-        other_names=("attn_mask", "attention_mask", "src_mask"), parameters=_MASKS),
+        other_names=("attn_mask", "attention_mask", "src_mask"), parameters=_MASK_NAMES),
     Keyword(
         "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf masks a key", "bias",
         Acts.LOGITS, "{0} | None", promise="an additive bias on the scaled logits", hides=True, axes="BHTS",
         other_names=("attn_bias", "attention_bias"),
         parameters=("bias", "attn_bias", "attention_bias", "biases", "position_bias", "relative_position_bias",
-                    *_MASKS)),  # a mask's parameter may also be where a bias is added
+                    *_MASK_NAMES)),  # a mask's parameter may also be where a bias is added
     Keyword(
         "causal", "bool", "a query attends to no later key; see `causal_alignment`", "causal", Acts.VISIBILITY, "bool",
         promise="a query attends to no later key", hides=True, as_causal=True, called="causal flag",
         other_names=("is_causal", "use_causal_mask"),
         parameters=("causal", "is_causal", "use_causal_mask", "use_causal", "autoregressive", "mask_future",
-                    "causal_mask", "attn_mask_type", "mask_type", *_MASKS[:3]),
+                    "causal_mask", "attn_mask_type", "mask_type", *_MASK_NAMES[:3]),
         sayings=(Saying("True", posed=True), Saying('"causal"', "a word", posed=True))),
-    Keyword(
-        "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
-        "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
-        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(number, "scale"), float,
-                      # A scale of 0 would make all weights the same, and so all their roundings.
-                      generic=(0.3, 0.0625, 1.0)),
-        other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
-        parameters=("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "qk_scale",
-                    "temperature", "norm_factor", "softmax_temperature"),
-        sayings=(Saying("scale", posed=0.75),
-                 Saying("1 / scale", "what the dot products are divided by", posed=0.75))),
 )
 
 WEIGHTS = Keyword(

@@ -113,11 +113,3 @@ class Keyword:
     other_names: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     sayings: tuple[Saying, ...] = ()
-
-
-def number(name: str, text: str) -> float:
-    """A number in a recipe. Raises ValueError that names the field."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{name} should be a number, not {text!r}") from None

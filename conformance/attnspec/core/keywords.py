@@ -9,16 +9,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
-from attnspec.core.common_keywords import COMMON, LAYERS, WEIGHTS
+from attnspec.core.common_keywords import LAYERS, MASKS, WEIGHTS
 from attnspec.core.decoder_keywords import STEPS, StepPattern
 from attnspec.core.dropout_keywords import DROPOUT
 from attnspec.core.errors import SpecError
 from attnspec.core.gradient_keywords import GRADIENTS, GradPattern
-from attnspec.core.keyword import Acts, Keyword, Saying, Values, number
+from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.page_keywords import PAGES, PagePattern
 from attnspec.core.segment_keywords import SEGMENTS, SegmentPattern
 from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
@@ -119,6 +120,14 @@ class Lists(TypedDict, total=False):
     dropout_rates: Literal["any"] | Sequence[float]
 
 
+def _number(name: str, text: str) -> float:
+    """A number in a recipe. Raises ValueError that names the field."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} should be a number, not {text!r}") from None
+
+
 def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
     """Under the causal flag the right is moot."""
     sides = window[:1] if limits.window_needs_causal else window
@@ -147,6 +156,8 @@ def _read_window(text: str) -> Window:
 
 
 GROWN_FROM = 32  # keys: below, the usual reaches are a good part of all
+_NARROW = 3  # keys: up to here a side of a window is the same at all sizes; a longer one keeps its share of them
+_WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has room for
 
 
 def _grown_window(window: Window, keys: int) -> Window:
@@ -154,9 +165,6 @@ def _grown_window(window: Window, keys: int) -> Window:
     times = max(1, keys // GROWN_FROM)
     left, right = (side if side is None else side * times - (side > 1) * (times > 1) for side in window)
     return left, right
-
-
-_NARROW = 3  # keys: up to here a side of a window is the same at all sizes; a longer one keeps its share of them
 
 
 def _scaled_window(window: Window, share: float) -> Window:
@@ -169,9 +177,6 @@ def _grown_softcap(cap: float, keys: int) -> float:
     return math.ldexp(cap, max(0, ((keys // GROWN_FROM).bit_length() - 1) // 2))
 
 
-_WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has room for
-
-
 def _taken_window(window: Window) -> Window:
     for side in window:
         if side is not None and not 0 <= side <= _WIDEST:
@@ -181,7 +186,7 @@ def _taken_window(window: Window) -> Window:
 
 
 def _read_softcap(text: str) -> float:
-    cap = number("softcap", text)
+    cap = _number("softcap", text)
     if not 0 < cap < math.inf:
         raise ValueError(f"softcap should be a number above 0, not {text!r}")
     return cap
@@ -195,7 +200,18 @@ def _taken_softcap(cap: float) -> float:
 
 _EVEN = {"window_is_symmetric": True, "window_is_bounded": True}
 _ALL = (
-    *COMMON,
+    *MASKS,
+    Keyword(
+        "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
+        "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
+        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(_number, "scale"), float,
+                      # A scale of 0 would make all weights the same, and so all their roundings.
+                      generic=(0.3, 0.0625, 1.0)),
+        other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
+        parameters=("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "qk_scale",
+                    "temperature", "norm_factor", "softmax_temperature"),
+        sayings=(Saying("scale", posed=0.75),
+                 Saying("1 / scale", "what the dot products are divided by", posed=0.75))),
     Keyword(
         "window", "(int or None, int or None)", "(left, right): the query at position p sees the keys p - left … "
         "p + right and no others; None: no bound on that side. p is the query's own place, as `causal_alignment` "

@@ -25,7 +25,7 @@ from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
 from attnspec.numerics.rotary import INTERLEAVED, PAIRS
 from attnspec.problems.problem import Array
-from attnspec.subjects.callee import InProcess
+from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, put
 from attnspec.vocabulary.scene import AnyProblem

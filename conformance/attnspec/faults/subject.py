@@ -15,7 +15,7 @@ from attnspec.faults.sound import EVERY as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.sound_backward import SOUND_BACKWARD, SoundBackward, declaration_of_pair
 from attnspec.subjects.backward import BackwardPass
-from attnspec.subjects.callee import InProcess
+from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 

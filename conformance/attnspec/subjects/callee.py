@@ -1,8 +1,7 @@
-"""What is called: a function in this process, or one in a process of its own."""
+"""What is called: a function in a process of its own, or one in this process (in_process.py)."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,10 +13,10 @@ from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.surroundings import Speaks
-from attnspec.host import calling
-from attnspec.host.frames import Entries, same_bits
-from attnspec.host.lifts import LIFTS, flushing
-from attnspec.host.serving import lift_named
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
+from attnspec.host.frames import Entries
+from attnspec.host.lifts import LIFTS
+from attnspec.host.parts import READABLE
 from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import NO_ANSWER, Death
 from attnspec.problems.problem import Array
@@ -28,11 +27,9 @@ from attnspec.subjects.call import (
     answer_of,
     array_of,
     entries_of,
-    private_copy,
     raised_there,
     unique,
 )
-from attnspec.subjects.ended_there import NotAnAnswer, ended_there
 from attnspec.subjects.not_loaded import not_ended
 from attnspec.subjects.whole import Whole, whole_of
 
@@ -64,53 +61,6 @@ class Callee(Protocol):
 
     def forget(self) -> None:
         """Give back what was kept of the calls so far."""
-
-
-@dataclass(frozen=True, slots=True)
-class InProcess:
-    """A function of this process: attnspec's own miniatures, and what a test file hands over. lift: "" is NumPy.
-
-    backward: its backward pass, if it has one.
-    """
-
-    function: Callable[..., object]
-    lift: str = ""
-    backward: Callable[..., object] | None = None
-
-    @property
-    def place(self) -> Mapping[str, str]:
-        """The judge's own."""
-        return {"process": "the judge's own: nothing keeps the two apart"}
-
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
-        """The answer to private copies; rows (T,) bool."""
-        arrays = unique(list(call.named.values()))
-        copies = {id(array): private_copy(array) for array in arrays}
-        kept = {at: entries_of(copy) for at, copy in copies.items()}
-        function = self.backward if call.is_backward and self.backward else self.function
-        ended = calling.perform(function, lift_named(self.lift), call.arguments(kept, rows),
-                                caught=(Exception, SystemExit))  # an interruption is the user's
-        changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
-        return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
-
-    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
-        """Nothing is done meanwhile: the answer is worked out here."""
-        return contextlib.nullcontext()
-
-    def flushed(self, dtype: DType) -> str:
-        """What the framework does here."""
-        return flushing.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
-
-    def not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
-        """Attnspec's own process can hold every dtype."""
-        return ""
-
-    def begin_item(self) -> None:
-        """Nobody measures: the guard of the worker does."""
-
-    def forget(self) -> None:
-        """Programs that the framework compiled."""
-        lift_named(self.lift).forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +126,8 @@ class Hosted:
                 found: Sequence[Entries]) -> Answer:
         """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
         try:
-            ended, changed = ended_there(told, found, call, arrays)
-        except NotAnAnswer as broken:
+            ended, changed = _ended(told, found, call, arrays)
+        except _NoAnswer as broken:
             raise SubjectDied(self._no_answer(call, broken)) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
@@ -233,6 +183,10 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
     return Hosted(client, number, lift, told)
 
 
+class _NoAnswer(Exception):  # noqa: N818  (it becomes a death)
+    """What came back is none, and why."""
+
+
 def check_lift(name: str) -> None:
     """Raise UsageError, with the nearest name, for a lift that there is not."""
     if name and name not in LIFTS:
@@ -247,3 +201,53 @@ def _told(value: object, places: Mapping[int, int]) -> object:
         return {name: _told(inner, places) for name, inner in value.items()}
     plain = value.item() if isinstance(value, np.generic) else value
     return {"$float": str(plain)} if isinstance(plain, float) and plain - plain != 0 else plain
+
+
+def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
+           arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
+    none: whatever is in that process can write it.
+    """
+    try:
+        results = found[: int(told["results"])]
+        gradients = [each.array for each in found[len(results):]]
+        _check_arrays(told, call, results, gradients)
+        _check_words(told["ended"], told["told"], call)
+        shared = {id(arrays[int(at)]) for at in told["aliases"]}
+        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared] if shared else []
+        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
+                      str(told["said"]))
+        return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+        raise _NoAnswer(str(wrong)) from None
+
+
+def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
+    """Raise ValueError for results and gradients, any shape, that are not those that are due."""
+    int(str(told["call"]))
+    due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
+    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
+        raise ValueError("the arrays are not those that were expected")
+    shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
+    if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
+        raise ValueError("the gradients are not those that were expected")
+
+
+_TEXTS: Mapping[object, Sequence[str]] = {
+    "answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
+
+
+_UNPLACED = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REACHED})
+"""Names of what came back that stand for no array of the answer."""
+
+
+def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
+    """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
+    if ended not in _TEXTS or any(type(words[name]) is not str for name in _TEXTS[ended]):
+        raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
+    if ended == "raised":
+        _ = [str(each) for each in words["classes"]]
+        _, _, line = words.get("by") or ("", "", 0)
+        _ = int(line)
+    if ended == "unusable" and words["name"] not in _UNPLACED:
+        _ = call.shapes[words["at"]]

@@ -10,8 +10,9 @@ from attnspec.core.errors import EndedError, TargetError
 from attnspec.core.gradient_keywords import BACKWARD
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
-from attnspec.subjects.callee import Callee, InProcess, hosted
+from attnspec.subjects.callee import Callee, hosted
 from attnspec.subjects.described import Described, described_of, read_description
+from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.not_loaded import not_ended, not_loaded
 from attnspec.subjects.source import Source, shown_path
 
