@@ -24,8 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--attnspec-plan", metavar="JSON", help="what the workers of the attnspec command do")
     group.addoption("--attnspec-traces", metavar="DIR", help="where they leave what explains a crash")
     group.addoption("--attnspec-path", metavar="JSON", help="from where they import targets")
-    group.addoption("--attnspec-only", metavar="JSON", help="the ids of the jobs")
-    group.addoption("--attnspec-handful", metavar="N", type=int, help="how many short ones at a time")
+    group.addoption("--attnspec-only", metavar="JSON", default="[]", help="the ids of the jobs, if not all of them")
     group.addoption("--attnspec-jobs", metavar="MODULE:NAME", help="what makes the jobs and carries them out")
 
 

@@ -36,10 +36,6 @@ class Probes:
         """Every subject of the plan."""
         return tuple(probings(self.plan))
 
-    def is_short(self, job: Probing) -> bool:  # noqa: ARG002  (the protocol's)
-        """A subject is asked every question."""
-        return False
-
     def header(self, blank: RunStarted) -> RunStarted:
         """As it is."""
         return blank

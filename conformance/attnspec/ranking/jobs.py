@@ -103,10 +103,6 @@ class RankJobs:
         _ = self._engine.clauses
         return tuple(map(KernelJob, self.plan.targets))
 
-    def is_short(self, job: KernelJob) -> bool:  # noqa: ARG002  (the protocol's)
-        """A kernel is judged as a whole."""
-        return False
-
     def header(self, blank: RunStarted) -> RunStarted:
         """With the digest of the plan."""
         [digest] = self.plan.more[DIGEST]

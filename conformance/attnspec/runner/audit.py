@@ -42,10 +42,6 @@ class AuditJobs:
             by_target.setdefault(job.target, []).append(job)
         return tuple(job for of_one in by_target.values() for job in of_one)
 
-    def is_short(self, job: Item | Probing) -> bool:
-        """A subject's probes are one job."""
-        return isinstance(job, Item) and self._trials.is_short(job)
-
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial, and who could not be put on trial."""
         return replace(self._trials.header(blank), absent=tuple(_absent(self._trials.plan)))

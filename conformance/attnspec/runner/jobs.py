@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
@@ -25,18 +24,12 @@ if TYPE_CHECKING:
 Breadcrumb = Callable[[str], None]  # takes the recipe on trial, before the subject sees it
 E = TypeVar("E", bound=Job)
 
-DONE, CARD = "attnspec", "attnspec-card"
-"""Under which names of `user_properties` the end of a job and the card of its subject travel from a worker."""
-
-HANDFUL = 8
-"""How many short jobs a worker takes up at a time: to hand one over takes longer than to carry out most of them."""
-
 
 class JobSource(Protocol[E]):
     """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
 
-    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items`, `is_short`,
-    `surroundings` and `header` are light: what loads NumPy or a framework waits for the first job.
+    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items`, `surroundings`
+    and `header` are light: what loads NumPy or a framework waits for the first job.
     """
 
     @property
@@ -45,9 +38,6 @@ class JobSource(Protocol[E]):
 
     def items(self) -> tuple[E, ...]:
         """The jobs, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
-
-    def is_short(self, job: E) -> bool:
-        """Whether it is over so soon, like most of its neighbours, that a worker takes up several at a time."""
 
     def header(self, blank: RunStarted) -> RunStarted:
         """The header with what the record embeds of clauses, rules and faults."""
@@ -71,13 +61,6 @@ def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None)
     module, _, kind = name.partition(":")
     source: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
     return source
-
-
-def handfuls(source: JobSource[E], jobs: Iterable[E], most: int) -> Iterator[tuple[E, ...]]:
-    """The jobs as workers take them up: at most so many short ones of a subject at a time, any other by itself."""
-    for (_, is_short), neighbours in groupby(jobs, lambda job: (job.target, source.is_short(job))):
-        left, size = tuple(neighbours), most if is_short else 1
-        yield from (left[at:at + size] for at in range(0, len(left), size))
 
 
 def plan_text(plan: Plan) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from attnspec.core.plan import Job, JobFailure, Plan
 from attnspec.record.codec import decode, from_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectKnown, key_of
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.jobs import CARD, DONE, JobSource, handfuls
+from attnspec.runner.jobs import JobSource
 from attnspec.runner.traces import end_workers, last_words
 
 if TYPE_CHECKING:
@@ -35,58 +35,34 @@ class Listener:
         self.defects: list[str] = []
         self.interrupted = False
         self._source, self._items, self._plan, self._emit = source, items, plan, emit
+        self._by_id = {item.id: item for item in items}
         self._by_key = {(item.target, item.part, item.dtype): item for item in items}
-        self._handfuls: dict[str, tuple[Job, ...]] = {}  # by the id of the first
         self._cards: dict[str, SubjectCard] = {}
         self._traces = Path()
         self._deaths = 0
-        self._undone: list[Job] = []
+        self._died: list[Job] = []
 
-    def watch(self, traces: Path, jobs: Sequence[Job], most: int) -> None:
-        """Attend to new workers, which take up these jobs, so many at a time at most, and leave their traces in this
-        folder: it outlives none of them.
-        """
+    def watch(self, traces: Path) -> None:
+        """Attend to new workers, which leave their traces in this folder: it outlives none of them."""
         self._traces, self._deaths = traces, 0
-        self._handfuls = {handful[0].id: handful for handful in handfuls(self._source, jobs, most)}
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A worker takes up a job, or several: of the others nobody knows when they began until they have ended."""
-        self._begin(self._handful(nodeid)[0])
-
-    def _begin(self, job: Job) -> None:
-        self._emit(ItemStarted(job.target, job.part, job.dtype))
+        """A worker takes up an item."""
+        item = self._item(nodeid)
+        self._emit(ItemStarted(item.target, item.part, item.dtype))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Jobs are over, or their worker died (xdist then reports a phase of its own)."""
-        handful = self._handful(report.nodeid)
+        """A phase of an item is over, or its worker died (xdist then reports a phase of its own)."""
+        properties = dict(report.user_properties)
+        item = self._item(report.nodeid)
         if report.when not in ("setup", "call", "teardown"):  # "???" is xdist's word for the end of a worker
-            for job in handful:
-                self._mourn(job, report.node.gateway.id)
-            return
-        self._take(report.user_properties, handful[0])
-        if report.failed:
+            self._mourn(item, report.node.gateway.id)
+        elif report.when == "call" and "attnspec" in properties:
+            self._know(properties)
+            self._finish(item, _done(str(properties["attnspec"])))
+        elif report.failed:
             self._defect(report.longreprtext)
-            self._fail([job for job in handful if job not in self.done])
-
-    def _fail(self, undone: Sequence[Job]) -> None:
-        """At the first of these attnspec failed; the others were not come to."""
-        for failed in undone[:1]:
-            self._lose(failed, JobFailure("attnspec itself failed; see the end of its output"))
-        self._undone += undone[1:]
-
-    def _take(self, properties: Iterable[tuple[str, object]], first: Job) -> None:
-        """What jobs came to. first: the one that is known to have begun."""
-        card = None
-        for name, text in properties:
-            if name == CARD:
-                card = decode(SubjectCard, json.loads(str(text)))
-            elif name == DONE and (job := self._awaited(key_of(done := _done(str(text))))):
-                if job is not first:
-                    self._begin(job)
-                if card:
-                    self._introduce(card)
-                    card = None
-                self._finish(job, done)
+            self._lose(item, JobFailure("attnspec itself failed; see the end of its output"))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A worker could not even list the items."""
@@ -150,8 +126,13 @@ class Listener:
         reasons = [_why_lost(done) for item, done in self.done.items() if item.target == target]
         return next(filter(None, reasons), "none of its items was finished")
 
-    def _handful(self, nodeid: str) -> tuple[Job, ...]:
-        return self._handfuls[nodeid.partition("[")[2].removesuffix("]")]
+    def _item(self, nodeid: str) -> Job:
+        return self._by_id[nodeid.partition("[")[2].removesuffix("]")]
+
+    def _know(self, properties: Mapping[str, object]) -> None:
+        if "attnspec-card" not in properties:
+            return
+        self._introduce(decode(SubjectCard, json.loads(str(properties["attnspec-card"]))))
 
     def _introduce(self, card: SubjectCard) -> None:
         if self._cards.get(card.id) != card:
@@ -172,12 +153,10 @@ class Listener:
             self.defects.append(text)
 
     def _mourn(self, item: Job, worker: str) -> None:
-        """A worker has died at the item, or at another one of its handful. It is repeated once, by itself: the worker
-        may have been killed from outside.
-        """
+        """A worker has died at the item, which is repeated once: it may have been killed from outside."""
         self._deaths = 0
-        if item not in self._undone:
-            self._undone.append(item)
+        if item not in self._died:
+            self._died.append(item)
             return
         words = last_words(self._traces, worker)
         told = "\n".join(filter(None, (ENDED[words.verdict], words.recipe, words.traceback, words.stderr)))
@@ -186,8 +165,8 @@ class Listener:
 
     @property
     def to_repeat(self) -> list[Job]:
-        """The jobs at which a worker has died once, or which it would have come to."""
-        return [item for item in self._undone if item not in self.done]
+        """The jobs at which a worker has died once."""
+        return [item for item in self._died if item not in self.done]
 
 
 def _done(line: str) -> Done:

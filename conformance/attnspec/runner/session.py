@@ -27,7 +27,7 @@ from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinish
 from attnspec.record.outcome import Outcome
 from attnspec.runner.carrier import Carrier
 from attnspec.runner.environment import environment, prepared
-from attnspec.runner.jobs import HANDFUL, JobSource, open_jobs, plan_text
+from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
 from attnspec.runner.shards import Share
@@ -38,9 +38,6 @@ from attnspec.spec.yaml_lines import shown
 
 INTERRUPTED, UNREACHED = "the run was interrupted", "the run ended before its turn came"
 """Why a job was lost that nobody took up."""
-
-_SHARES = 16
-"""Into how many parts, at least, the jobs of a worker are divided: the last one that is taken up is waited for."""
 
 _SUITE = Path(__file__).with_name("suite.py")
 # ids may hold any letter a path may hold
@@ -128,21 +125,20 @@ class Session:
             with _termination_interrupts():
                 self.carrier.carry_out(listener, self._plan, self.source, items)
             return
-        most = min(HANDFUL, max(1, len(items) // (_SHARES * self.workers)))
-        self._work_on(listener, folder / "first", items, most)
+        self._work_on(listener, folder / "first", [item.id for item in items] if self.sharing else ())
         if listener.to_repeat and not listener.interrupted:
-            self._work_on(listener, folder / "again", listener.to_repeat, 1)
+            self._work_on(listener, folder / "again", [item.id for item in listener.to_repeat])
 
-    def _work_on(self, listener: Listener, folder: Path, items: Sequence[Job], most: int) -> None:
+    def _work_on(self, listener: Listener, folder: Path, only: Sequence[str]) -> None:
         import pytest  # noqa: PLC0415  (weight: completion in a shell loads the commands, and runs nothing)
 
         folder.mkdir()
         (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
-        listener.watch(folder, items, most)
+        listener.watch(folder)
         with prepared(), watching(folder), _termination_interrupts(), _importing_from_here():
-            pytest.main(self._arguments(folder, items, most), plugins=[listener])
+            pytest.main(self._arguments(folder, only), plugins=[listener])
 
-    def _arguments(self, folder: Path, items: Sequence[Job], most: int) -> list[str]:
+    def _arguments(self, folder: Path, only: Sequence[str]) -> list[str]:
         return [
             str(_SUITE), "-c", str(folder / "pytest.ini"), "--rootdir", str(_SUITE.parent), "--noconftest",
             "--import-mode=importlib", "--assert=plain", "--capture=no",
@@ -153,7 +149,7 @@ class Session:
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
             "--attnspec-plan", plan_text(self._plan), "--attnspec-traces", str(folder),
             "--attnspec-path", json.dumps(sys.path), "--attnspec-jobs", self.source,
-            "--attnspec-only", json.dumps([item.id for item in items]), "--attnspec-handful", str(most),
+            "--attnspec-only", json.dumps(list(only)),
         ]
 
 

@@ -1,8 +1,7 @@
-"""What the workers of the `attnspec` command collect and run: items of pytest for the jobs of the plan's source.
+"""What the workers of the `attnspec` command collect and run: an item of pytest for each job of the plan's source.
 
 They are no test functions: their setup and their fixtures took longer than most jobs, of which three in four say only
-that a clause does not apply. Of such short ones an item carries out a handful. `attnspec.gate` makes tests of the same
-items of the engine in anybody's test file.
+that a clause does not apply. `attnspec.gate` makes tests of the same items of the engine in anybody's test file.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,25 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.jobs import CARD, DONE, JobSource, handfuls
+from attnspec.runner.jobs import JobSource
 
 SUITE = Path(__file__)
 """The file that is handed to pytest."""
 
 
 class JobItem(pytest.Item):
-    """One job or several. The end of each travels home in `user_properties`, after the card where that has changed."""
+    """A job. Its end and the subject's card, where that has changed, travel home in `user_properties`."""
 
-    def __init__(self, *, handful: Sequence[Job], jobs: Jobs, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own)
+    def __init__(self, *, job: Job, jobs: Jobs, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
         super().__init__(**of_pytest)
-        self._handful, self._jobs = handful, jobs
+        self._job, self._jobs = job, jobs
 
     def runtest(self) -> None:
-        """Carry out one after the other."""
-        for job in self._handful:
-            done = to_line(self._jobs.source.carry_out(job))
-            _settle()
-            if card := self._jobs.new_card(job.target):
-                self.user_properties.append((CARD, json.dumps(encode(card))))
-            self.user_properties.append((DONE, done))
+        """Carry out the job."""
+        self.user_properties.append(("attnspec", to_line(self._jobs.source.carry_out(self._job))))
+        _settle()
+        if card := self._jobs.new_card(self._job.target):
+            self.user_properties.append(("attnspec-card", json.dumps(encode(card))))
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """What a failure is headed with: it is one of attnspec's own."""
@@ -56,11 +53,11 @@ class Jobs(pytest.File):
         self._sent: dict[str, SubjectCard | None] = {}  # the card of each subject, as this worker last reported it
 
     def collect(self) -> Iterator[JobItem]:
-        """One item a handful, named by the id of its first job."""
+        """One item a job, named by the job's id."""
         only = frozenset(json.loads(str(self.config.getoption("attnspec_only"))))
-        jobs = (job for job in self.source.items() if job.id in only)
-        for handful in handfuls(self.source, jobs, self.config.getoption("attnspec_handful")):
-            yield JobItem.from_parent(self, name=f"job[{handful[0].id}]", handful=handful, jobs=self)
+        for job in self.source.items():
+            if not only or job.id in only:
+                yield JobItem.from_parent(self, name=f"job[{job.id}]", job=job, jobs=self)
 
     def new_card(self, target: str) -> SubjectCard | None:
         """The subject's card; None if it has been reported, or the subject cannot be had: its outcomes say why."""

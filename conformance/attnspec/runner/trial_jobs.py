@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.nouns import DType, Verdict
 from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
 from attnspec.record.events import Done, ItemFinished, RunStarted
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
@@ -18,7 +18,6 @@ from attnspec.spec.clause import Spec
 
 TRIALS = "attnspec.runner.trial_jobs:TrialJobs"
 _ENGINE, _RECIPE = "engine", "recipe"
-_SHORT = frozenset({Effort.GLANCE, Effort.QUICK})
 
 
 def with_engine(plan: Plan, *, engine: str, recipe: str) -> Plan:
@@ -50,10 +49,6 @@ class TrialJobs:
 
     def _ordered(self, target: str, items: Sequence[Item], first: Collection[str]) -> Sequence[Item]:
         return sorted(items, key=lambda item: item.clause not in first) if self.judge.compiles(target) else items
-
-    def is_short(self, job: Item) -> bool:
-        """At a glance and at effort quick, unless a compiler runs: three in four items do not apply."""
-        return self.plan.effort in _SHORT and not self.judge.compiles(job.target)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""

@@ -1,4 +1,4 @@
-"""A source of jobs without attention: the name of a target says what befalls its job; `short` ones have many."""
+"""A source of jobs without attention: the name of a target says what befalls its job."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ class Stubbing:
 
     @property
     def id(self) -> str:
-        return "-".join((self.target, *([self.part] if self.part != "seed 0" else []), self.dtype))
-
-
-MANY, BAD = 64, "seed 21"
-"""How many jobs a short target has, and at which of them something befalls a worker."""
+        return f"{self.target}-{self.dtype}"
 
 
 class Docket:
@@ -37,11 +33,7 @@ class Docket:
         self.plan, self._breadcrumb = plan, breadcrumb
 
     def items(self) -> tuple[Stubbing, ...]:
-        return tuple(Stubbing(target, f"seed {number}") for target in self.plan.targets
-                     for number in range(MANY if target.startswith("short") else 1))
-
-    def is_short(self, job: Stubbing) -> bool:
-        return job.target.startswith("short")
+        return tuple(Stubbing(target) for target in self.plan.targets)
 
     def header(self, blank: RunStarted) -> RunStarted:
         return replace(blank, rules=({"name": "stub"},))
@@ -51,10 +43,8 @@ class Docket:
 
     def carry_out(self, job: Stubbing) -> SubjectPut:
         self._breadcrumb("a case")
-        if job.target == "crash" or (job.target, job.part) == ("short crash", BAD):
+        if job.target == "crash":
             os.abort()
-        if (job.target, job.part) == ("short defect", BAD):
-            raise RuntimeError("of attnspec")
         if job.target == "slow":
             time.sleep(30)
         return _put(job)
@@ -67,5 +57,4 @@ class Docket:
 
 
 def _put(job: Stubbing) -> SubjectPut:
-    seed = int(job.part.removeprefix("seed "))
-    return SubjectPut(job.target, DType(job.dtype), seed, is_fault=True, stage="", equivalent="", convictions=())
+    return SubjectPut(job.target, DType(job.dtype), 0, is_fault=True, stage="", equivalent="", convictions=())

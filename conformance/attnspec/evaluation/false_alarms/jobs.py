@@ -171,10 +171,6 @@ class CampaignJobs:
             dtype, numbers, target = line.split(" ", maxsplit=2)
             yield from (BlockJob(target, dtype, int(number)) for number in numbers.split(","))
 
-    def is_short(self, job: BlockJob) -> bool:  # noqa: ARG002  (the protocol's)
-        """A block is hundreds of cases."""
-        return False
-
     def header(self, blank: RunStarted) -> RunStarted:
         """With the digest of the code that judges, and what a block is."""
         shard, digest = part_of(self.plan)

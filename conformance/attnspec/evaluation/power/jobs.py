@@ -125,10 +125,6 @@ class PowerJobs:
     def _known(self) -> Mapping[str, Registered]:
         return registered(self.plan.implementations)
 
-    def is_short(self, job: Measurement) -> bool:  # noqa: ARG002  (the protocol's)
-        """Each is a subject under all clauses."""
-        return False
-
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
         from attnspec.evaluation.baselines.every import EVERY  # noqa: PLC0415  (weight: see above)

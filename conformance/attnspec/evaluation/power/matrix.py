@@ -70,10 +70,6 @@ class MatrixDocket:
 
         return dtype in fault_named(target.removeprefix(FAULT)).equivalents
 
-    def is_short(self, job: Measurement) -> bool:  # noqa: ARG002  (the protocol's)
-        """Each is a fault under all clauses."""
-        return False
-
     def header(self, blank: RunStarted) -> RunStarted:
         """As it is."""
         return blank
