@@ -17,15 +17,10 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
               causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
               softcap: float | None = None, return_weights: bool = False) -> Array | tuple[Array, Array]:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for."""
-    dtype = query.dtype
-    wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
-    query, key, value = (array.astype(wide) for array in (query, key, value))
-    key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
+    dtype, wide = query.dtype, wide_of(query)
+    query, key, value = query.astype(wide), repeated(key, query), repeated(value, query)
 
-    logits = query @ key.swapaxes(-1, -2)  # (B,H,T,D) x (B,H,D,S) -> (B,H,T,S)
-    logits = logits * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if softcap is not None:
-        logits = np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
+    logits = scaled(query, key, scale, softcap)
     if bias is not None:
         logits = logits + bias.astype(wide)
     visible = near(query.shape[2], key.shape[2], window or (None, None))
@@ -37,6 +32,24 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
 
     output = (weights @ value).astype(dtype)
     return (output, weights.astype(dtype)) if return_weights else output
+
+
+def wide_of(array: Array) -> np.dtype:
+    """What is computed in for inputs, (B,H,T,D) or any other shape, of this dtype; bfloat16 is of kind V."""
+    return np.promote_types(np.float32, array.dtype) if array.dtype.kind == "f" else np.dtype(np.float32)
+
+
+def repeated(array: Array, query: Array) -> Array:
+    """(B,Hkv,S,·) to (B,H,S,·), wide: a head for each of the query (B,H,T,D)."""
+    return np.repeat(array.astype(wide_of(query)), query.shape[1] // array.shape[1], axis=1)
+
+
+def scaled(query: Array, key: Array, scale: float | None, softcap: float | None) -> Array:
+    """(B,H,T,D) and (B,H,S,D) to the dot products (B,H,T,S), scaled and capped."""
+    wide = query.dtype
+    logits: Array = query @ key.swapaxes(-1, -2)
+    logits = logits * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    return logits if softcap is None else np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
 
 
 def near(T: int, S: int, window: tuple[int | None, int | None]) -> Array:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import serving
-from .attention import Array
+from .attention import Array, wide_of
 
 SLOTS = 128
 
@@ -57,8 +57,7 @@ def layer(query: Array, key: Array, value: Array, cache: tuple[Array, Array] | N
           heads: int, mask: Array | None = None, bias: Array | None = None, causal: bool = False,
           ) -> tuple[Array, tuple[Array, Array]]:
     """Query (B,T,M), key and value (B,S,M) to (B,T,M), and the projected keys (B,Hkv,P+S,D) and values so far."""
-    dtype = query.dtype
-    wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
+    dtype, wide = query.dtype, wide_of(query)
     params = {name: array.astype(wide) for name, array in params.items()}
     width = params["w_query"].shape[1] // heads
     kv_heads = params["w_key"].shape[1] // width

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from .attention import Array, softmax
-from .training import logits_of, repeated, seen, shared, summed, wide_of
+from .attention import Array, repeated, softmax, wide_of
+from .training import logits_of, seen, shared, summed
 
 
 def attend(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,

@@ -21,13 +21,13 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv). past_key (B,Hkv,P,D), past_value
     (B,Hkv,P,Dv), mask and bias (B,H,T,P+S), key_lengths (B,).
     """
-    dtype, start = query.dtype, 0 if past_key is None else past_key.shape[2]
+    dtype, new = query.dtype, key.shape[2]
     query, key, value = widened(query, key, value, past_key, past_value)
     wide, (B, H, T, D), S = query.dtype, query.shape, key.shape[2]
 
     visible = np.ones((B, H, T, S), bool) if mask is None else np.broadcast_to(mask, (B, H, T, S))
     if causal:
-        visible = visible & (ahead(T, S, start) <= 0)
+        visible = visible & (ahead(T, S, S - new) <= 0)
     if key_lengths is not None:
         visible = visible & within(key_lengths, S)[:, None, None]
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .attention import Array, softmax
+from .attention import Array, softmax, wide_of
 
 
 def attention(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array, causal: bool = False,
@@ -24,8 +24,7 @@ def attention(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key
 
 def one_sequence(query: Array, key: Array, value: Array, *, causal: bool, scale: float | None) -> Array:
     """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of one sequence to (T,H,Dv)."""
-    dtype = query.dtype
-    wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
+    dtype, wide = query.dtype, wide_of(query)
     query, key, value = (array.astype(wide).swapaxes(0, 1) for array in (query, key, value))
     key, value = (np.repeat(array, len(query) // len(array), axis=0) for array in (key, value))
     logits = query @ key.swapaxes(-1, -2) * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .attention import Array
+from .attention import Array, wide_of
 
 
 def rotate(x: Array, positions: Array, *, base: float = 10000.0, rotary_width: int | None = None,
@@ -15,7 +13,7 @@ def rotate(x: Array, positions: Array, *, base: float = 10000.0, rotary_width: i
     position · base^(-2i/rotary_width). Features 2i and 2i+1 are a pair if interleaved, else i and i + rotary_width/2.
     """
     width = x.shape[-1] if rotary_width is None else rotary_width
-    wide: Any = np.promote_types(np.float32, x.dtype) if x.dtype.kind == "f" else np.dtype(np.float32)
+    wide = wide_of(x)
     frequency = (1 / base ** (np.arange(0, width, 2) / width)).astype(wide)
     angle = positions[:, None, :, None].astype(wide) * frequency
     cos, sin = np.cos(angle), np.sin(angle)

@@ -10,11 +10,9 @@ one more logit, sinks[h], which has no value. return_lse adds the logarithm of t
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from .attention import Array, softmax
+from .attention import Array, repeated, scaled, softmax, wide_of
 
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
@@ -28,9 +26,9 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     log-sum-exp (B,H,T). past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv), alibi_slopes (H,) or (B,H).
     query_segments (B,T), key_segments (B,P+S).
     """
-    dtype, start = query.dtype, 0 if past_key is None else past_key.shape[2]
+    dtype, new = query.dtype, key.shape[2]
     query, key, value = widened(query, key, value, past_key, past_value)
-    wide = query.dtype
+    wide, start = query.dtype, key.shape[2] - new
 
     logits = scaled(query, key, scale, softcap)
     if bias is not None:
@@ -65,19 +63,7 @@ def widened(query: Array, key: Array, value: Array, past_key: Array | None, past
     """(B,H,T,D), (B,H,P+S,D) and (B,H,P+S,Dv) in float32 or wider: keys behind their past, one for each query head."""
     if past_key is not None and past_value is not None:
         key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
-    is_float = query.dtype.kind == "f"  # bfloat16 is of kind V
-    wide = np.promote_types(np.float32, query.dtype) if is_float else np.dtype(np.float32)
-    query, key, value = (array.astype(wide) for array in (query, key, value))
-    key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
-    return query, key, value
-
-
-def scaled(query: Array, key: Array, scale: float | None, softcap: float | None) -> Array:
-    """(B,H,T,D) and (B,H,S,D) to the dot products (B,H,T,S), scaled and capped."""
-    wide = query.dtype
-    logits: Array = query @ key.swapaxes(-1, -2)
-    logits = logits * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    return logits if softcap is None else np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
+    return query.astype(wide_of(query)), repeated(key, query), repeated(value, query)
 
 
 def sloped(logits: Array, slopes: Array, start: int) -> Array:

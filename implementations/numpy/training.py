@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .attention import Array, near, softmax
+from .attention import Array, near, repeated, scaled, softmax, wide_of
 
 
 def attend(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
@@ -47,24 +47,11 @@ def attend_backward(query: Array, key: Array, value: Array, grad_output: Array, 
     return {name: array.astype(query.dtype) for name, array in results.items()}
 
 
-def wide_of(array: Array) -> np.dtype:
-    """What is computed in for inputs, (B,H,T,D) or any other shape, of this dtype; bfloat16 is of kind V."""
-    return np.promote_types(np.float32, array.dtype) if array.dtype.kind == "f" else np.dtype(np.float32)
-
-
-def repeated(array: Array, query: Array) -> Array:
-    """(B,Hkv,S,·) to (B,H,S,·), wide: a head for each of the query (B,H,T,D)."""
-    return np.repeat(array.astype(wide_of(query)), query.shape[1] // array.shape[1], axis=1)
-
-
 def logits_of(query: Array, key: Array, bias: Array | None, scale: float | None,
               softcap: float | None) -> tuple[Array, Array]:
     """(B,H,T,S) of query (B,H,T,D) and key (B,Hkv,S,D): with the bias, and as they were without."""
     wide = wide_of(query)
-    capped = query.astype(wide) @ repeated(key, query).swapaxes(-1, -2)
-    capped = capped * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if softcap is not None:
-        capped = np.tanh(capped / wide.type(softcap)) * wide.type(softcap)
+    capped = scaled(query.astype(wide), repeated(key, query), scale, softcap)
     return (capped if bias is None else capped + bias.astype(wide)), capped
 
 

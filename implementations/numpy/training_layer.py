@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .attention import Array
-from .training import attend, attend_backward, wide_of
+from .attention import Array, wide_of
+from .training import attend, attend_backward
 
 PARTS = ("query", "key", "value")
 
