@@ -177,6 +177,25 @@ def test_a_worker_that_comes_to_no_end_ends_itself_and_says_where_it_stood(tmp_p
     assert "in never_ends" in words.traceback
 
 
+WAITING = """
+import sys, time
+from pathlib import Path
+from unittest.mock import Mock
+from attnspec.runner import guard
+guard.OWN_TIME = 0.5
+watched = guard.Guard(Path(sys.argv[1]), "worker", 0.1)
+watched.pytest_runtest_protocol(Mock(nodeid="one", runtest=lambda: time.sleep(guard.BEAT + 0.2)))
+time.sleep(guard.BEAT + 1)
+"""
+
+
+def test_a_worker_may_wait_for_its_next_item_as_long_as_it_takes(tmp_path: Path) -> None:
+    program = tmp_path / "waiting.py"
+    program.write_text(WAITING, encoding="utf-8")
+    ended = subprocess.run([sys.executable, str(program), str(tmp_path)], check=False, timeout=30)
+    assert (ended.returncode, last_words(tmp_path, "worker").traceback) == (0, "")
+
+
 def test_what_a_library_prints_is_no_failure(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("noise")["noise"].verdict is Verdict.HELD
     assert capfd.readouterr() == ("", "")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import faulthandler
 import json
-import math
 import os
 import signal
 import sys
@@ -25,10 +24,9 @@ from attnspec.runner.jobs import plan_of, source_of
 from attnspec.runner.suite import SUITE, Jobs
 
 BEAT = 1.0
-"""Seconds between two signs of life."""
-
-SLACK = 1.0
-"""Seconds by which the time of a case may begin too early: setting the clock takes a thread."""
+"""Seconds between two signs of life. The time of a case may begin so much late: most are over by then, and setting the
+clock takes a thread.
+"""
 
 OWN_TIME = 60.0
 """Seconds that attnspec's own part of a case may take beside the deadline of its calls."""
@@ -39,7 +37,8 @@ class Guard:
 
     def __init__(self, folder: Path, worker: str, deadline: float) -> None:
         self._limit = 2 * deadline + OWN_TIME
-        self._set_at = -math.inf
+        self._case = self._timed = 0  # which of the item's cases is on trial, and whose time runs; 0: none
+        self._clock = threading.Lock()
         self._crumb = (folder / f"{worker}.crumb").open("wb", buffering=0)
         self._trace = _opened(folder, worker, "trace")
         self._stderr = _opened(folder, worker, "stderr")
@@ -48,7 +47,7 @@ class Guard:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         faulthandler.enable(self._trace)
         os.dup2(self._stderr.fileno(), 2)
-        threading.Thread(target=_live, args=(folder / f"{worker}.beat",), daemon=True).start()
+        threading.Thread(target=self._live, args=(folder / f"{worker}.beat",), daemon=True).start()
 
     @classmethod
     def of(cls, config: pytest.Config) -> Guard:
@@ -64,9 +63,7 @@ class Guard:
     def drop_crumb(self, recipe: str) -> None:
         """Note the case on trial, which has its time from here on: one system call, no flush to disk."""
         os.pwrite(self._crumb.fileno(), f"{recipe}\n".encode(), 0)
-        if (now := time.monotonic()) - self._set_at > SLACK:
-            self._set_at = now
-            faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
+        self._case += 1
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Jobs | None:
         """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
@@ -76,16 +73,39 @@ class Guard:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
-        """Hold the judge to its time, from a thread that needs no interpreter lock."""
+        """Hold the judge to its time."""
         for file in (self._trace, self._stderr):
             file.truncate(0)
-        self._set_at = -math.inf
         self.drop_crumb("")
         try:
             _carry_out(item)
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            self._stop_clock()
         return True
+
+    def _live(self, beat: Path) -> None:
+        """Show that the process goes on. Its folder is gone when the run is over."""
+        while True:
+            try:
+                beat.write_text(str(time.monotonic()), encoding="ascii")
+            except OSError:
+                return
+            time.sleep(BEAT)
+            self._set_clock()
+
+    def _set_clock(self) -> None:
+        """Have the time of the case on trial run, in a thread that needs no interpreter lock."""
+        with self._clock:
+            if self._timed != self._case:
+                self._timed = self._case
+                faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
+
+    def _stop_clock(self) -> None:
+        """Nothing is on trial: whoever waits for the next item may take any time."""
+        with self._clock:
+            if self._timed:
+                faulthandler.cancel_dump_traceback_later()
+            self._case = self._timed = 0
 
 
 def _carry_out(item: pytest.Item) -> None:
@@ -94,16 +114,6 @@ def _carry_out(item: pytest.Item) -> None:
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     call = pytest.CallInfo.from_call(item.runtest, when="call", reraise=(pytest.exit.Exception, KeyboardInterrupt))
     hook.pytest_runtest_logreport(report=hook.pytest_runtest_makereport(item=item, call=call))
-
-
-def _live(beat: Path) -> None:
-    """Show that the process goes on. Its folder is gone when the run is over."""
-    while True:
-        try:
-            beat.write_text(str(time.monotonic()), encoding="ascii")
-        except OSError:
-            return
-        time.sleep(BEAT)
 
 
 def _opened(folder: Path, worker: str, suffix: str) -> BinaryIO:
