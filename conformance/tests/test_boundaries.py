@@ -252,8 +252,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
         return sizes.T > 16
 
     subject = planted(counted)
-    run = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.QUICK), lambda _: None)
-    place = run._whereabouts.place
+    place = whereabouts.Whereabouts().place
     trial, case = trial_of(subject), recipe((1, 2, 2, 33, 17, 16, 8))
     first = place(trial, case, Violated)
     before = len(calls)

@@ -16,9 +16,10 @@ from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
 from attnspec.problems.recipe import Recipe
 from attnspec.trials import trial as trials
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, OneExample, openings, seed_of
+from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
+from attnspec.trials.searching import OneExample
 from attnspec.trials.trial import CASES, DRAWN, OPENINGS, Trial
 from helpers.law import checks
 

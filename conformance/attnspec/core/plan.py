@@ -21,6 +21,16 @@ SOUND = "sound/"
 """How the ids of attnspec's own subjects begin: wrong implementations, and differently right ones."""
 
 
+def is_fault(target: str) -> bool:
+    """Whether a target names a fault."""
+    return target.startswith(FAULT)
+
+
+def is_own(target: str) -> bool:
+    """Whether a target names a fault or a sound formulation."""
+    return target.startswith((FAULT, SOUND))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Which subjects, which clauses, which dtypes, how hard.

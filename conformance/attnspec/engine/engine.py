@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from attnspec.core.deviation import Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, gates
-from attnspec.core.plan import FAULT, Item, Plan
+from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.targets import is_bare
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
 from attnspec.engine.selection import check_known, matching, no_clause, no_dtype
@@ -135,8 +135,8 @@ class Engine:
         """
         if is_bare(target):
             return ()
-        is_fault = self.plan.effort is Effort.GLANCE and target.startswith(FAULT)
-        of_fault = declaration_of(target, {}).dtypes if is_fault else tuple(DType)
+        is_glanced = self.plan.effort is Effort.GLANCE and is_fault(target)
+        of_fault = declaration_of(target, {}).dtypes if is_glanced else tuple(DType)
         return tuple(dtype for dtype in self._dtypes(target) if dtype in of_fault)
 
     def compiles(self, target: str) -> bool:
@@ -147,7 +147,7 @@ class Engine:
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
-        if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
+        if self.plan.clauses or self.plan.profiles or not is_fault(target):
             named, made = {clause.id for clause in self.clauses}, self._of_variants(target)
             named |= made if self.plan.variants else frozenset()
             return tuple(clause for clause in self._law.clauses
@@ -193,10 +193,18 @@ class Engine:
     @cached_property
     def checks(self) -> Mapping[str, Check]:
         """Every clause compiled. Raises SpecError at the first word that means nothing."""
-        from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: numpy)
         from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
 
-        return compile_spec(self._law, faults=CATALOGUE.keys())
+        return compile_spec(self._law, faults=self._faults)
+
+    @property
+    def _faults(self) -> Collection[str] | None:
+        """The names that clauses of a user's own may refer to; None: there are only those that attnspec ships with."""
+        if not self.plan.spec and not self.plan.spec_add:
+            return None
+        from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: every fault)
+
+        return CATALOGUE.keys()
 
     def _subject_run(self, target: str) -> SubjectRun:
         if target in self._absent:
@@ -215,7 +223,7 @@ class Engine:
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
-                                                    self._matrix)
+                                                    lambda: self._matrix)
             self._subject_runs[target].archives = self._archives
         return self._subject_runs[target]
 

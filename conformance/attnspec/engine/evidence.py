@@ -1,4 +1,4 @@
-"""What stands in a record for what failed, or for a trial of which nothing could be said."""
+"""What stands in a record for what failed."""
 
 from __future__ import annotations
 
@@ -12,33 +12,20 @@ from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence
-from attnspec.subjects.subject import SubjectDied, SubjectRaised
-from attnspec.trials.judging import Tally, Violated
+from attnspec.subjects.subject import SubjectDied
+from attnspec.trials.judging import Failure, Violated
 from attnspec.trials.trial import Trial
 
-NONE_SURE = "no entry that the clause is about is in them, or rounding or overflow may change its value by any amount"
-"""Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
 
-def evidence_of(trial: Trial, failure: Violated) -> Evidence:
-    """The failing case, with its pictures."""
-    drawn = drawn_of(trial, failure.recipe)
-    return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text, failure.measured,
-                    drawn.pictures, caption=drawn.caption)
-
-
-def evidence_of_end(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:
-    """How the call ended."""
-    told = (in_a_line(trial, recipe), recipe.text) if recipe else ("", "")
+def evidence_of(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
+    """The failing case, with its pictures, or how the call ended. last: the case that it was, if there was one."""
+    if isinstance(failure, Violated):
+        drawn = drawn_of(trial, failure.recipe)
+        return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text,
+                        failure.measured, drawn.pictures, caption=drawn.caption)
+    told = (in_a_line(trial, last), last.text) if last else ("", "")
     stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
     return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)
-
-
-def why_no_claim(tally: Tally) -> str:
-    """Why a trial claimed nothing."""
-    outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
-    if len(tally.silent) == 1 and not tally.outside:
-        return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
-    return f"none of the {tally.no_claims} cases could be judged, since {NONE_SURE}{outside}"
 
 
 def placed(trial: Trial, evidence: Evidence, place: Place) -> Evidence:

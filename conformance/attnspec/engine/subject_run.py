@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
@@ -13,19 +14,11 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
-from attnspec.diagnosis.arithmetic import ArithmeticExplainer
-from attnspec.diagnosis.diagnose import Examiner
-from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
-from attnspec.diagnosis.witnesses import Matrix, Witnesses
-from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.asked import as_put
-from attnspec.engine.evidence import evidence_of, evidence_of_end, is_worth_explaining, placed, why_no_claim
 from attnspec.engine.known_failures import listed
 from attnspec.engine.portions import Portions
-from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
+from attnspec.engine.probed import with_probed
 from attnspec.engine.refusals import Refusals
-from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
@@ -38,8 +31,12 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Tally, Violated
+from attnspec.trials.judging import Failure, Tally
 from attnspec.trials.trial import Trial
+
+if TYPE_CHECKING:
+    from attnspec.diagnosis.witnesses import Matrix
+    from attnspec.engine.explainer import Explainer
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
@@ -53,21 +50,17 @@ class SubjectRun:
     """
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
-                 checks: Callable[[], Mapping[str, Check]] = dict, matrix: Matrix | None = None) -> None:
+                 checks: Callable[[], Mapping[str, Check]] = dict, matrix: Callable[[], Matrix] | None = None) -> None:
         self.subject = subject
         self.archives: Archives | None = None
         self._looked_into = 0
         self.plan = plan
         self.breadcrumb = breadcrumb
+        self._checks, self._matrix = checks, matrix
         self._evaluators: dict[DType, Evaluator] = {}
-        self._examiner = Examiner(self._again, Witnesses(matrix or Matrix(), plan.seed))
-        self._whereabouts = Whereabouts()
-        self._alone = Alone(subject)
-        self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
         self._refusals = Refusals(subject)
-        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
         self._dealer = Dealer(subject, checks, plan.effort, plan.seed)
 
     def evaluator(self, dtype: DType) -> Evaluator:
@@ -79,10 +72,6 @@ class SubjectRun:
             plain = Evaluator(self.subject, dtype)
             self._evaluators[dtype] = self.archives.shared(plain) if self.archives else plain
         return self._evaluators[dtype]
-
-    def _again(self) -> Subject:
-        """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
-        return own_subject(self.subject.id) if is_own(self.subject.id) else self.subject
 
     @cached_property
     def card(self) -> SubjectCard:
@@ -196,48 +185,43 @@ class SubjectRun:
 
     def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
         check, dtype = trial.check, trial.evaluator.dtype
-        if isinstance(tally.failure, Violated):
-            return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
-                                 evidence=self._diagnosed(trial, evidence_of(trial, tally.failure)))
-        if isinstance(tally.failure, SubjectDied):
-            return self._outcome(check, dtype, tally.failure.verdict, tally, reason=str(tally.failure),
-                                 evidence=evidence_of_end(trial, tally.failure, tally.last))
-        if isinstance(tally.failure, SubjectRaised):
-            self._raised.add(tally.failure.gist)
-            return self._outcome(check, dtype, Verdict.ERRORED, tally, reason=str(tally.failure),
-                                 evidence=self._diagnosed(trial, evidence_of_end(trial, tally.failure, tally.last)))
+        if tally.failure:
+            return self._failure(trial, tally, tally.failure)
         if tally.cases:
             return self._outcome(check, dtype, Verdict.HELD, tally)
         if tally.outside and tally.no_claims == sum(tally.silent.values()):  # the rest was no case of the clause at all
             return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
-        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=why_no_claim(tally))
+        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=tally.why_no_claim)
+
+    def _failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
+        """The verdict on what failed. Of a subject that dies nothing more is asked."""
+        evidence = self._explainer.evidence_of(trial, failure, tally.last)
+        verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
+        if isinstance(failure, SubjectRaised):
+            verdict = Verdict.ERRORED
+            self._raised.add(failure.gist)
+        if not isinstance(failure, SubjectDied):
+            evidence = self._diagnosed(trial, evidence)
+        return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
+                             evidence=evidence)
 
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
-        A known deviation is told in its listing, and of a form that compiles each case is a program. At a glance only
-        the first failure is located, and nothing else is diagnosed but a missing lift: a third of a subject's time;
-        whoever replays the case is told. Where the plan has some diagnosed, these alone are looked into.
+        A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
+        some diagnosed, these alone are looked into.
         """
         if not trial.shrinks or not evidence.recipe or trial.is_sparing or (
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        if evidence.measured and evidence.measured.relation == CONVENTION:
-            found = of_no_answer(self.subject, conventions_of(trial.check), trial.evaluator.conventions)
-            return replace(evidence, explained=found)
-        place = self._place(trial, evidence)
-        evidence = placed(trial, evidence, place)
-        if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
-            return replace(evidence, explained=lift)
-        is_further = self._portions.is_further(trial.evaluator.dtype)
-        if (trial.is_glance and not self.plan.diagnosed) or not is_worth_explaining(trial, evidence,
-                                                                                    is_further=is_further):
-            return evidence
-        try:
-            return self._explained(trial, evidence, place)
-        except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
-            return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+        return self._explainer.explained(trial, evidence)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        from attnspec.engine.explainer import Explainer  # noqa: PLC0415  (weight: every fault, where nothing fails)
+
+        return Explainer(self.subject, self.plan, self._checks, self._matrix)
 
     @property
     def _is_explained(self) -> bool:
@@ -251,38 +235,6 @@ class SubjectRun:
             return True
         self._looked_into += trial.check.clause.level is Level.MUST
         return trial.check.clause.level is Level.MUST and self._looked_into <= self.plan.diagnosed
-
-    def _explained(self, trial: Trial, evidence: Evidence, place: Place) -> Evidence:
-        """The evidence with the arithmetic that allows it or the faults that it is like.
-
-        What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
-        """
-        recipe = Recipe.parse(evidence.recipe)
-        allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
-        if allowed and (wrong := of_wrong_clause(trial, recipe, self.plan.spec_add)):
-            return replace(evidence, explained=wrong, begins="")
-        if evidence.measured and (
-                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place)):
-            return replace(evidence, explained=explained)
-        if evidence.begins in self._unlike or (GRAD in recipe.features and not self.subject.backward):
-            return evidence  # a fault has no framework that would differentiate it
-        if self._alone.explains(evidence):
-            return remembering(evidence)
-        diagnose = partial(self._examiner.diagnose, trial, recipe, place=place)
-        diagnosis = self._alone.told(diagnose(), trial, evidence, diagnose)
-        if diagnosis.located == HOLDS_ALONE and not diagnosis.like:
-            return remembering(evidence)
-        self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
-        return replace(evidence, like=diagnosis.like, located=diagnosis.located,
-                       explained=way_out(trial, recipe, diagnosis, place.held))
-
-    def _place(self, trial: Trial, evidence: Evidence) -> Place:
-        """The sizes at which it fails and the entries that are wrong."""
-        failure = Violated if evidence.measured else SubjectRaised
-        try:
-            return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
-        except Exception:  # a help, as above
-            return NOWHERE
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from attnspec.core.plan import Plan
+from attnspec.core.plan import Plan, is_own
 from attnspec.core.targets import is_bare
 from attnspec.engine.asked import as_asked
-from attnspec.faults.subject import is_own, own_subject
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
@@ -22,6 +21,8 @@ def summon(target: str, plan: Plan) -> Subject:
     TargetError, ManifestError, UsageError.
     """
     if is_own(target):
+        from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: every fault)
+
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from attnspec.core.errors import Place
 from attnspec.core.keywords import OFF
-from attnspec.core.plan import FAULT, SOUND
+from attnspec.core.plan import FAULT, SOUND, is_fault
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.fault import WrongForm
 from attnspec.faults.sizes.families import FAMILIES
@@ -21,16 +21,6 @@ from attnspec.subjects.subject import Subject
 
 _BACKWARD = BackwardPass("attend_backward", frozenset(OFF))
 _LIBRARY = Library("attnspec's own faults", distribution="attnspec", homepage="")
-
-
-def is_fault(target: str) -> bool:
-    """Whether a target names a fault."""
-    return target.startswith(FAULT)
-
-
-def is_own(target: str) -> bool:
-    """Whether a target names a fault or a sound formulation."""
-    return target.startswith((FAULT, SOUND))
 
 
 def own_ids(seed: str = "") -> tuple[str, ...]:

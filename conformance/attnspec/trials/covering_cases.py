@@ -12,7 +12,6 @@ from itertools import chain, combinations, product
 from typing import TypeVar
 
 import numpy as np
-from hypothesis.database import ExampleDatabase, choices_to_bytes
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
@@ -210,22 +209,3 @@ def _families(menu: Menu, seed: int, count: int) -> list[list[int]]:
     first, rest = _deal(telling, seed, "telling"), _deal(range(len(known)), seed, "families")
     dealt = [[next(first), *_take(rest, FAMILIES_A_CALL - 1)] for _ in range(count)]
     return [[255] * count, *([byte_for(row[place], len(known)) for row in dealt] for place in range(FAMILIES_A_CALL))]
-
-
-class OneExample(ExampleDatabase):
-    """A database that knows one example, whatever test asks: what Hypothesis is to shrink."""
-
-    def __init__(self, choices: Choices) -> None:
-        super().__init__()
-        self._example = choices_to_bytes(choices)
-
-    def fetch(self, key: bytes) -> Iterator[bytes]:
-        """The example, among those that are still to be shrunk; under a bare key stand those that need it no more."""
-        if key.endswith(b".secondary"):
-            yield self._example
-
-    def save(self, key: bytes, value: bytes) -> None:
-        """Nothing is kept."""
-
-    def delete(self, key: bytes, value: bytes) -> None:
-        """Nothing is forgotten."""

@@ -28,6 +28,8 @@ from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClai
 UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
           "first rows of a longer run are compared by `agree_on_prefix`.")
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
+NONE_SURE = "no entry that the clause is about is in them, or rounding or overflow may change its value by any amount"
+"""Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)
@@ -37,6 +39,9 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
         super().__init__(measured.sentence)
         self.measured = measured
         self.recipe = recipe
+
+
+Failure = Violated | SubjectRaised | SubjectDied
 
 
 class Enough(BaseException):
@@ -61,7 +66,7 @@ class Tally:
     outside: dict[str, int] = field(default_factory=dict)
     worst: Measured | None = None
     last: Recipe | None = None
-    failure: Violated | SubjectRaised | SubjectDied | None = None
+    failure: Failure | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
     met: int = 0
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -82,6 +87,14 @@ class Tally:
         self.readings.update(dict.fromkeys(measured.readings))
         if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
             self.worst = measured
+
+    @property
+    def why_no_claim(self) -> str:
+        """Why nothing was claimed, where nothing was."""
+        outside = f"; {next(iter(self.outside))}" if self.outside else ""
+        if len(self.silent) == 1 and not self.outside:
+            return f"none of the {self.no_claims} cases could be judged, since {next(iter(self.silent))}"
+        return f"none of the {self.no_claims} cases could be judged, since {NONE_SURE}{outside}"
 
     @property
     def failing(self) -> Recipe | None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-from hypothesis import Phase
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
@@ -20,11 +17,11 @@ from attnspec.problems.recipe import Recipe
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
-from attnspec.trials.covering_cases import Choices, OneExample, openings, sampled, within
+from attnspec.trials.covering_cases import Choices, openings, sampled, within
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.judging import Enough, Judging, Tally, Violated
 from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
-from attnspec.trials.searching import searched
+from attnspec.vocabulary.scene import NO_VARIANT
 
 OPENINGS: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 8, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
 """How many cases of a clause are dealt, so that together they show what they can."""
@@ -100,17 +97,22 @@ class Trial(Judging):
         A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
         """
         menu = self._menu(self.effort)
-        if menu is None:
-            tally.outside[self._no_shape()] = 1
+        if menu is None or (self.check.clause.flips and not self.evaluator.variants()):
+            tally.outside[self._no_shape() if menu is None else NO_VARIANT] = 1
             return
         tally.sample = self.sample
         holds = self._open(menu, tally) and self._hold_as_asked(tally)
         if holds and (further := self._further(tally)):
-            trial, drawn = self._sparing, list[Choices]()
-            try:
-                trial._run(menu, tally, drawn, max_examples=further, phases=(Phase.generate, Phase.target))
-            except (Violated, SubjectRaised):
-                trial._shrink(menu, drawn[-1], tally)
+            self._sparing._draw(menu, tally, further)
+
+    def _draw(self, menu: Menu, tally: Tally, count: int) -> None:
+        from attnspec.trials.searching import draw  # noqa: PLC0415  (weight: Hypothesis, where nothing is drawn)
+
+        drawn: list[Choices] = []
+        try:
+            draw(self._margin_of(menu, tally, drawn), menu, self.seed, count)
+        except (Violated, SubjectRaised):
+            self._shrink(menu, drawn[-1], tally)
 
     @property
     def _openings(self) -> int:
@@ -201,9 +203,11 @@ class Trial(Judging):
 
     def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Have Hypothesis make a failing case simpler."""
+        from attnspec.trials.searching import shrink  # noqa: PLC0415  (weight, as above)
+
         most = tally.tried + ATTEMPTS if self.is_glance or self.is_sparing else self.most
         trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
-        trial._run(menu, tally, [], database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+        shrink(trial._margin_of(menu, tally, []), menu, self.seed, choices)
 
     def _fails(self, recipe: Recipe, tally: Tally) -> bool:
         try:
@@ -238,13 +242,13 @@ class Trial(Judging):
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
         return f"the function refuses the inputs that this clause needs ({told})"
 
-    def _run(self, menu: Menu, tally: Tally, drawn: list[Choices], **how: Any) -> None:  # noqa: ANN401  (settings)
-        """Let Hypothesis work; what it draws is added to `drawn`, so that what failed is the last."""
+    def _margin_of(self, menu: Menu, tally: Tally, drawn: list[Choices]) -> Callable[[Choices], float | None]:
+        """What Hypothesis works on; what it draws is added to `drawn`, so that what failed is the last."""
         def margin_of(choices: Choices) -> float | None:
             drawn.append(choices)
             return self._try(menu.recipe(*choices), tally)
 
-        searched(margin_of, menu, self.seed, **how)
+        return margin_of
 
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""

@@ -22,6 +22,9 @@ AnyProblem = Problem | LayerProblem | RotaryProblem
 P = TypeVar("P", Problem, LayerProblem, RotaryProblem)
 Axis = Literal["B", "H", "T", "S", "Dv"]
 
+NO_VARIANT = "it declares no variant"
+"""Why nothing is compared of a subject that has no switch."""
+
 
 class NoClaim(Exception):  # noqa: N818  (no error: such cases are counted)
     """A case says nothing: a transform is not exact in the dtype, or there is nothing to draw from."""
@@ -222,7 +225,7 @@ class Scene:
         """The evaluators of the variants that this case is put to. Raises OutsideLimits where there are none at all."""
         declared, evaluators = self.subject.declaration.variants, self.evaluator.variants()
         if not evaluators:
-            raise OutsideLimits("it declares no variant")
+            raise OutsideLimits(NO_VARIANT)
         return {name: evaluator for name, evaluator in evaluators.items()
                 if self.compiles or not declared[name].compiles}
 

@@ -15,10 +15,10 @@ import numpy as np
 from attnspec.cli.group import attnspec
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.nouns import DType, Effort, Kind
-from attnspec.core.plan import Plan
+from attnspec.core.plan import Plan, is_own
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
-from attnspec.faults.subject import is_own, own_ids, own_subject
+from attnspec.faults.subject import own_ids, own_subject
 from attnspec.numerics.expectation import EVERYTHING, Expectation, expect, expect_layer
 from attnspec.numerics.precision import precision_of
 from attnspec.numerics.rotary import expect_rotary

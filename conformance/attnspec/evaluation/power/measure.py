@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from attnspec.core.nouns import DType, Effort, Level
+from attnspec.core.plan import is_fault
 from attnspec.diagnosis.diagnose import named
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.evaluation.baselines.every import EVERY
 from attnspec.evaluation.baselines.gradient_rules import GradientRule
 from attnspec.evaluation.baselines.rules import Rule
-from attnspec.faults.subject import is_fault, own_subject
+from attnspec.faults.subject import own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.spec.clause import is_due, is_put_whole

@@ -1,0 +1,105 @@
+"""What failed, and why: the evidence, where it begins and what it is like. Loaded for a first failure alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.plan import Plan, is_own
+from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
+from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
+from attnspec.diagnosis.witnesses import Matrix, Witnesses
+from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
+from attnspec.engine.evidence import evidence_of, is_worth_explaining, placed
+from attnspec.engine.portions import Portions
+from attnspec.engine.probed import CONVENTION, conventions_of
+from attnspec.faults.subject import own_subject
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Evidence
+from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.trials.compile import Check
+from attnspec.trials.judging import Failure, Violated
+from attnspec.trials.trial import Trial
+
+
+class Explainer:
+    """Of one subject in a run.
+
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain a failure.  matrix: which of
+    them convict which fault.
+    """
+
+    def __init__(self, subject: Subject, plan: Plan, checks: Callable[[], Mapping[str, Check]],
+                 matrix: Callable[[], Matrix] | None) -> None:
+        self._subject, self._plan = subject, plan
+        self._examiner = Examiner(self._again, Witnesses(matrix() if matrix else Matrix(), plan.seed))
+        self._whereabouts = Whereabouts()
+        self._alone = Alone(subject)
+        self._arithmetic = ArithmeticExplainer(checks, plan.seed)
+        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
+
+    def evidence_of(self, trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
+        """The case that failed. last: the one on trial, if what was on trial was a case."""
+        return evidence_of(trial, failure, last)
+
+    def explained(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with where it fails, what it is like and what to do.
+
+        At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
+        has some diagnosed: a third of a subject's time; whoever replays the case is told.
+        """
+        if evidence.measured and evidence.measured.relation == CONVENTION:
+            found = of_no_answer(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
+            return replace(evidence, explained=found)
+        place = self._place(trial, evidence)
+        evidence = placed(trial, evidence, place)
+        if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
+            return replace(evidence, explained=lift)
+        is_further = Portions(self._plan, self._subject.declaration).is_further(trial.evaluator.dtype)
+        if (trial.is_glance and not self._plan.diagnosed) or not is_worth_explaining(trial, evidence,
+                                                                                    is_further=is_further):
+            return evidence
+        try:
+            return self._diagnosed(trial, evidence, place)
+        except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
+            return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+
+    def _diagnosed(self, trial: Trial, evidence: Evidence, place: Place) -> Evidence:
+        """The evidence with the arithmetic that allows it or the faults that it is like.
+
+        What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
+        """
+        recipe = Recipe.parse(evidence.recipe)
+        allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
+        if allowed and (wrong := of_wrong_clause(trial, recipe, self._plan.spec_add)):
+            return replace(evidence, explained=wrong, begins="")
+        if evidence.measured and (
+                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place)):
+            return replace(evidence, explained=explained)
+        if evidence.begins in self._unlike or (GRAD in recipe.features and not self._subject.backward):
+            return evidence  # a fault has no framework that would differentiate it
+        if self._alone.explains(evidence):
+            return remembering(evidence)
+        diagnose = partial(self._examiner.diagnose, trial, recipe, place=place)
+        diagnosis = self._alone.told(diagnose(), trial, evidence, diagnose)
+        if diagnosis.located == HOLDS_ALONE and not diagnosis.like:
+            return remembering(evidence)
+        self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
+        return replace(evidence, like=diagnosis.like, located=diagnosis.located,
+                       explained=way_out(trial, recipe, diagnosis, place.held))
+
+    def _again(self) -> Subject:
+        """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
+        return own_subject(self._subject.id) if is_own(self._subject.id) else self._subject
+
+    def _place(self, trial: Trial, evidence: Evidence) -> Place:
+        """The sizes at which it fails and the entries that are wrong."""
+        failure = Violated if evidence.measured else SubjectRaised
+        try:
+            return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
+        except Exception:  # a help, as above
+            return NOWHERE
