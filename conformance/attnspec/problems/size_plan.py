@@ -40,10 +40,10 @@ GLANCED = 3
 SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
 """How many sizes all clauses share where a compiler runs for each."""
 
-BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2.5e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
+BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 1e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
 """The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
 
-MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
+MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 5e7, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
 """The work of the largest case."""
 
 LEAST = 1e6
@@ -171,8 +171,12 @@ class SizePlan:
 
     @cached_property
     def _widest(self) -> tuple[Demand, ...]:
-        """The plain demands with most keywords: they have the largest problems."""
-        return tuple(sorted((each for each in self.demands if each.is_plain), key=_weight, reverse=True)[:_WIDEST])
+        """The plain demands with most keywords: they have the largest problems. Of few demands only those under which
+        any problem may be put: the others are about something that no size brings out.
+        """
+        are_few = len(self.demands) < _WIDEST
+        fit = (each for each in self.demands if each.is_plain and (each.is_general or not are_few))
+        return tuple(sorted(fit, key=_weight, reverse=True)[:_WIDEST])
 
     @cached_property
     def _aims(self) -> Mapping[Demand, list[Aim]]:
