@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,6 +66,29 @@ def test_a_case_passes_the_files_that_the_document_names_and_at_most_32() -> Non
     passed = {file for file, _ in traced(PACKAGE)}
     assert set(FILE.findall(section("The path of a case"))) == passed
     assert len([file for file in passed if not file.startswith(("host/", "hosting/"))]) <= 32  # the way there apart
+
+
+LOADED = """
+import sys
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
+asked = Plan((sys.argv[1],), clauses=("attention.convex_hull",), dtypes=(DType.FLOAT32,), effort=Effort.QUICK)
+engine = Engine(asked)
+verdicts = [engine.try_item(item).verdict.value for item in engine.items()]
+heavy = {"hypothesis", "attnspec.diagnosis", "attnspec.faults.catalogue"}
+print(*verdicts, *sorted(heavy & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(("implementation", "loaded"), [
+    ("query @ key.mT @ value", "violated attnspec.diagnosis attnspec.faults.catalogue hypothesis"),
+    ("value.mean(-2, keepdims=True) + 0 * query[..., :1]", "held")], ids=["wrong", "right"])
+def test_the_faults_and_hypothesis_are_loaded_for_what_fails(tmp_path: Path, implementation: str, loaded: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(f"def attend(query, key, value):\n    return {implementation}\n", encoding="utf-8")
+    told = subprocess.run([sys.executable, "-c", LOADED, f"{file}:attend"], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == loaded
 
 
 def test_every_new_name_of_the_table_of_renames_exists() -> None:

@@ -225,6 +225,14 @@ def test_what_cannot_be_put_to_a_subject_is_inapplicable_and_says_why(folder: Pa
     assert outcome.reason.endswith(reason)
 
 
+def test_a_subject_without_switches_is_put_no_case_of_a_clause_about_them() -> None:
+    crumbs: list[str] = []
+    naive = own_subject("sound/naive")
+    run = SubjectRun(naive, Plan((naive.id,), effort=Effort.QUICK), crumbs.append)
+    outcome = run.try_clause(checks()["layers.switches"], DType.FLOAT32)
+    assert (outcome.verdict, outcome.reason, crumbs) == (Verdict.INAPPLICABLE, "it declares no variant", [])
+
+
 def test_what_declared_limits_exclude_is_inapplicable_and_says_so() -> None:
     naive = own_subject("sound/naive")
     limits = replace(naive.declaration.limits, single_head=True)

@@ -142,6 +142,13 @@ def test_a_run_stays_within_its_budget(effort: Effort) -> None:
     assert BUDGET[effort] / 4 < max(spent.values()) < BUDGET[effort]
 
 
+def test_two_clauses_that_are_about_no_size_are_put_no_large_problems() -> None:
+    special, any_problem = Demand(domain(families=["beyond_float16"])), Demand(domain(sometimes=["causal"]))
+    largest = {demands: max(work(sizes) for sizes in SizePlan(demands, Limits(), Effort.QUICK).rows(demands[0]))
+               for demands in [(special,), (any_problem,)]}
+    assert largest[special,] < MOST[Effort.QUICK] / 4 < MOST[Effort.QUICK] / 2 < largest[any_problem,]
+
+
 def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
     rows = [(demand.pool, sizes) for demand, each in dealt(plan()).items() for sizes in each]
     own = [(pool, sizes) for pool, sizes in rows if logits(sizes) > 100]

@@ -40,7 +40,7 @@ GLANCED = 3
 SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
 """How many sizes all clauses share where a compiler runs for each."""
 
-BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 1e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
+BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
 """The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
 
 MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 5e7, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
