@@ -70,8 +70,9 @@ _FEW: Mapping[str, int] = {"B": 2, "H": 2, "T": 3, "S": 4}
 _SAME_WIDTHS = 0.6  # of the rows have values as wide as keys, …
 _SQUARE = 0.25      # … and as many queries as keys, first by the queries, then by the keys
 _LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
-_WIDEST = 3         # clauses that have the largest problems, …
-_SHARED_OUT = 0.4   # … and the rest of the budget for them
+_WIDEST = 3         # clauses of a pool that have the largest problems, …
+_OF_NO_SIZE = frozenset({"hidden_rows", "range", "unequal"})  # … but none of these, about what no size brings out
+_SHARED_OUT = 0.4   # and the rest of the budget for them
 _SHARERS = 30       # clauses, about, by which a shared row is tried
 _LEAST_SHARED = 3   # sizes that a clause is put at least
 _TURNS: tuple[Lengths, ...] = ("self", "more_keys", "more_queries")
@@ -171,12 +172,9 @@ class SizePlan:
 
     @cached_property
     def _widest(self) -> tuple[Demand, ...]:
-        """The plain demands with most keywords: they have the largest problems. Of few demands only those under which
-        any problem may be put: the others are about something that no size brings out.
-        """
-        are_few = len(self.demands) < _WIDEST
-        fit = (each for each in self.demands if each.is_plain and (each.is_general or not are_few))
-        return tuple(sorted(fit, key=_weight, reverse=True)[:_WIDEST])
+        """The plain demands with most keywords: they have the largest problems."""
+        plain = (each for each in self.demands if each.is_plain and each.pool not in _OF_NO_SIZE)
+        return tuple(sorted(plain, key=_weight, reverse=True)[:_WIDEST])
 
     @cached_property
     def _aims(self) -> Mapping[Demand, list[Aim]]:
