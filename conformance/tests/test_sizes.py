@@ -144,8 +144,8 @@ def test_a_run_stays_within_its_budget(effort: Effort) -> None:
 
 def test_a_clause_about_what_no_size_brings_out_is_put_no_large_problem() -> None:
     largest = {pool: max(work(sizes) for rows in dealt(plan(Effort.QUICK, pool=pool)).values() for sizes in rows)
-               for pool in ("range", "unequal", "hidden_rows", "segments")}
-    assert max(largest[pool] for pool in largest if pool != "segments") < MOST[Effort.QUICK] / 3
+               for pool in ("range", "unequal", "segments")}
+    assert max(largest["range"], largest["unequal"]) < MOST[Effort.QUICK] / 3
     assert largest["segments"] > MOST[Effort.QUICK] / 2
 
 
