@@ -34,7 +34,7 @@ _GIVEN_ANYHOW = frozenset(name for name, word in KEYWORDS.items() if word.acts i
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The clauses by id, and the faults that each convicts: of one law, for all subjects. Both are asked for where
+    """The clauses by id, and the faults that each convicts: of one law. Both are asked for where
     needed.
     """
 

@@ -33,7 +33,6 @@ from attnspec.subjects.outline import meant
 from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
-    from attnspec.diagnosis.witnesses import Matrix
     from attnspec.engine.subject_run import SubjectRun
     from attnspec.trials.archives import Archives
     from attnspec.trials.compile import Check
@@ -159,12 +158,6 @@ class Engine:
     def _refutations(self) -> Refutations:
         return read_refutations(self._law)
 
-    @cached_property
-    def _matrix(self) -> Matrix:
-        from attnspec.diagnosis.witnesses import Matrix  # noqa: PLC0415  (weight: hypothesis)
-
-        return Matrix(lambda: self.checks, lambda: self._refutations)
-
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
         clauses = [clause.id for clause in self._law.clauses]
@@ -212,8 +205,8 @@ class Engine:
         if target not in self._subject_runs:
             self._let_go()
             self._begin(target)
-            from attnspec.engine.subject_run import SubjectRun  # noqa: PLC0415  (weight: hypothesis)
-            from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: hypothesis)
+            from attnspec.engine.subject_run import SubjectRun  # noqa: PLC0415  (weight: numpy)
+            from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: numpy)
 
             try:
                 subject = summon(target, self.plan)
@@ -223,7 +216,7 @@ class Engine:
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
-                                                    lambda: self._matrix)
+                                                    lambda: self._refutations)
             self._subject_runs[target].archives = self._archives
         return self._subject_runs[target]
 

@@ -20,6 +20,7 @@ from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.subject import own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence
+from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
 from attnspec.trials.judging import Failure, Violated
@@ -29,14 +30,14 @@ from attnspec.trials.trial import Trial
 class Explainer:
     """Of one subject in a run.
 
-    checks: those that a class of arithmetic, or a fault, is tried on if it may explain a failure.  matrix: which of
-    them convict which fault.
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain a failure.  refutations: which
+    of them convict which fault.
     """
 
     def __init__(self, subject: Subject, plan: Plan, checks: Callable[[], Mapping[str, Check]],
-                 matrix: Callable[[], Matrix] | None) -> None:
+                 refutations: Callable[[], Refutations]) -> None:
         self._subject, self._plan = subject, plan
-        self._examiner = Examiner(self._again, Witnesses(matrix() if matrix else Matrix(), plan.seed))
+        self._examiner = Examiner(self._again, Witnesses(Matrix(checks, refutations), plan.seed))
         self._whereabouts = Whereabouts()
         self._alone = Alone(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)

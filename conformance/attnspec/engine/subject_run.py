@@ -22,6 +22,7 @@ from attnspec.engine.refusals import Refusals
 from attnspec.problems.coverage import taken_by
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
@@ -35,7 +36,6 @@ from attnspec.trials.judging import Failure, Tally
 from attnspec.trials.trial import Trial
 
 if TYPE_CHECKING:
-    from attnspec.diagnosis.witnesses import Matrix
     from attnspec.engine.explainer import Explainer
 
 CASES_OF_THE_KNOWN = 10
@@ -45,18 +45,19 @@ CASES_OF_THE_KNOWN = 10
 class SubjectRun:
     """The clauses against one subject.
 
-    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  matrix: which of them
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  refutations: which of them
     convict which fault.  archives: what it shares with other subjects, if it shares anything.
     """
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
-                 checks: Callable[[], Mapping[str, Check]] = dict, matrix: Callable[[], Matrix] | None = None) -> None:
+                 checks: Callable[[], Mapping[str, Check]] = dict,
+                 refutations: Callable[[], Refutations] = Refutations) -> None:
         self.subject = subject
         self.archives: Archives | None = None
         self._looked_into = 0
         self.plan = plan
         self.breadcrumb = breadcrumb
-        self._checks, self._matrix = checks, matrix
+        self._checks, self._refutations = checks, refutations
         self._evaluators: dict[DType, Evaluator] = {}
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
@@ -221,7 +222,7 @@ class SubjectRun:
     def _explainer(self) -> Explainer:
         from attnspec.engine.explainer import Explainer  # noqa: PLC0415  (weight: every fault, where nothing fails)
 
-        return Explainer(self.subject, self.plan, self._checks, self._matrix)
+        return Explainer(self.subject, self.plan, self._checks, self._refutations)
 
     @property
     def _is_explained(self) -> bool:
