@@ -34,9 +34,7 @@ _GIVEN_ANYHOW = frozenset(name for name, word in KEYWORDS.items() if word.acts i
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The clauses by id, and the faults that each convicts: of one law. Both are asked for where
-    needed.
-    """
+    """The clauses by id, and the faults that each convicts: of one law. Both are asked for where needed."""
 
     checks: Callable[[], Mapping[str, Check]] = dict
     refutations: Callable[[], Refutations] = Refutations
