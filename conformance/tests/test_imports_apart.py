@@ -1,7 +1,10 @@
-"""An import has a deadline to itself: what it takes, the first time and after a death, is no part of an item's time."""
+"""An import has a deadline to itself: what it takes, the first time and after a death, is no part of an item's time.
+Nor is it longer than it must be.
+"""
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
+from attnspec.host import loading
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.registry import load
 
@@ -67,3 +71,13 @@ def test_an_import_that_ends_the_process_says_how(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os; os._exit(7)\n", encoding="utf-8")
     with pytest.raises(TargetError, match=r"^importing '.*mine\.py' ends the process \(exit code 7\)\.$"):
         load(f"{tmp_path}/mine.py:attend", Surroundings())
+
+@pytest.mark.parametrize(("first", "after"), [("", None), ("gc.set_threshold(321)", 321)], ids=["says nothing", "says"])
+def test_no_garbage_is_looked_for_in_what_is_imported(first: str, after: int | None) -> None:
+    before = gc.get_threshold()
+    text = f"import gc\nfound = gc.get_threshold()\n{first}\ndef meanwhile():\n    return found\n"
+    try:
+        meanwhile, _ = loading.pair({"text": text}, "meanwhile")
+        assert (meanwhile()[0], gc.get_threshold()[0]) == (0, after or before[0])
+    finally:
+        gc.set_threshold(*before)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import textwrap
@@ -298,14 +297,3 @@ def test_only_of_known_libraries_pip_is_named(
         load("folder/mine.py:attend")
     assert says in str(caught.value)
     assert ("pip" in says) is ("pip" in str(caught.value))
-
-
-@pytest.mark.parametrize(("first", "after"), [("", None), ("gc.set_threshold(321)", 321)], ids=["says nothing", "says"])
-def test_no_garbage_is_looked_for_in_what_is_imported(first: str, after: int | None) -> None:
-    before = gc.get_threshold()
-    text = f"import gc\nfound = gc.get_threshold()\n{first}\ndef meanwhile():\n    return found\n"
-    try:
-        meanwhile, _ = loading.pair({"text": text}, "meanwhile")
-        assert (meanwhile()[0], gc.get_threshold()[0]) == (0, after or before[0])
-    finally:
-        gc.set_threshold(*before)

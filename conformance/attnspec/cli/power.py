@@ -29,7 +29,7 @@ from attnspec.cli.outputs import Outputs, Together, Visibly
 from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan
+from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
 from attnspec.core.targets import is_bare
 from attnspec.evaluation.power.jobs import POWER, DiagnosisShare, with_power
 from attnspec.record.measurements import SUITE
@@ -127,7 +127,7 @@ def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Ite
         faults, sound = ("*",), QUICK_SOUND if effort is Effort.QUICK else ("*",)
     yield from (FAULT + each.removeprefix(FAULT) for each in faults)
     for each in sound:
-        if each.startswith(FAULT):
+        if is_fault(each):
             raise UsageError(f"{each} is a fault, not a correct implementation. Name it with --fault {each}.")
         yield each if "/" in each or is_bare(each) else SOUND + each
 

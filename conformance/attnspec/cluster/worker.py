@@ -14,7 +14,7 @@ from pathlib import Path
 import attnspec
 from attnspec.cluster.messages import Answer, Part, Question, Task
 from attnspec.core.errors import AttnspecError
-from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.core.plan import Plan, is_own
 from attnspec.record.codec import decode, encode
 from attnspec.runner.environment import environment
 from attnspec.spec.load import load_spec
@@ -71,7 +71,7 @@ def _missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
     if target in known:
         return known[target].missing
     place, _, _ = target.rpartition(":")
-    if target.startswith((FAULT, SOUND)) or not place:
+    if is_own(target) or not place:
         return ""
     if place.endswith(".py"):
         return "" if (folder / place).is_file() else f"there is no file {place} in {folder} on any worker's machine."

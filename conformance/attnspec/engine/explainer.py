@@ -1,4 +1,4 @@
-"""What failed, and why: the evidence, where it begins and what it is like. Loaded for a first failure alone."""
+"""Why something failed: where it begins, what it is like, what to do. Loaded for a first failure alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
-from attnspec.engine.evidence import evidence_of, is_worth_explaining, placed
+from attnspec.engine.evidence import is_worth_explaining, placed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.subject import own_subject
@@ -23,7 +23,7 @@ from attnspec.record.outcome import Evidence
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
-from attnspec.trials.judging import Failure, Violated
+from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
 
 
@@ -42,10 +42,6 @@ class Explainer:
         self._alone = Alone(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
-
-    def evidence_of(self, trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
-        """The case that failed. last: the one on trial, if what was on trial was a case."""
-        return evidence_of(trial, failure, last)
 
     def explained(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with where it fails, what it is like and what to do.

@@ -196,7 +196,9 @@ class SubjectRun:
 
     def _failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
         """The verdict on what failed. Of a subject that dies nothing more is asked."""
-        evidence = self._explainer.evidence_of(trial, failure, tally.last)
+        from attnspec.engine.evidence import evidence_of  # noqa: PLC0415  (weight: pictures, where nothing fails)
+
+        evidence = evidence_of(trial, failure, tally.last)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):
             verdict = Verdict.ERRORED

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType
-from attnspec.core.plan import FAULT
+from attnspec.core.plan import is_fault
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import SubjectKnown
 from attnspec.record.measurements import SubjectProbed
@@ -54,7 +54,7 @@ class Judged:
     @property
     def is_fault(self) -> bool:
         """Whether this is one of attnspec's own faults, on trial to prove the clauses."""
-        return self.card.id.startswith(FAULT)
+        return is_fault(self.card.id)
 
     @property
     def label(self) -> str:

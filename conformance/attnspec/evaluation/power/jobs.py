@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
-from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan
+from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan, is_fault
 from attnspec.evaluation.power.against import Comparison, compared, read_before
 from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for, of_seed
@@ -117,7 +117,7 @@ class PowerJobs:
         return job.dtype == self.plan.dtypes[turn].value
 
     def _takes(self, target: str, dtype: DType) -> bool:
-        if target.startswith(FAULT) and self._equivalent(target, dtype):
+        if is_fault(target) and self._equivalent(target, dtype):
             return True  # it is put nowhere, and listed with the reason
         return dtype in declaration_of(target, self._known).dtypes
 
@@ -134,7 +134,7 @@ class PowerJobs:
         rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning,
                   "sizes_from": ", ".join(map(str, rule.read))}
                  for rule in EVERY.values()]
-        named = (_drawn(target, int(seed)) for target in self.plan.targets if target.startswith(FAULT)
+        named = (_drawn(target, int(seed)) for target in self.plan.targets if is_fault(target)
                  for seed in self.plan.more[_SEEDS])
         faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))
         where = "effort at further dtypes" if _sample_of(self.plan) else "effort"
@@ -144,7 +144,7 @@ class PowerJobs:
 
     def card(self, target: str) -> SubjectCard | None:
         """What a report says of a subject. Of a fault the header tells."""
-        return None if target.startswith(FAULT) else self._subject(target).card({}, {})
+        return None if is_fault(target) else self._subject(target).card({}, {})
 
     def _subject(self, target: str) -> Subject:
         """A fresh one: what a fault with a memory was asked under one rule must not serve the next."""
@@ -177,7 +177,7 @@ class PowerJobs:
 
     def _first(self, target: str) -> tuple[str, ...]:
         """The clauses that witness the fault."""
-        if not target.startswith(FAULT):
+        if not is_fault(target):
             return ()
         return clauses_for(self.spec, self._refutations, target.removeprefix(FAULT))
 
@@ -195,7 +195,7 @@ class PowerJobs:
         from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)
 
         dtype = DType(job.dtype)
-        if not job.target.startswith(FAULT):
+        if not is_fault(job.target):
             return SubjectPut(job.target, dtype, job.seed, is_fault=False, stage="")
         fault = fault_named(job.target.removeprefix(FAULT))
         return SubjectPut(job.target, dtype, job.seed, is_fault=True, stage=fault.stage.value,
@@ -227,7 +227,7 @@ class PowerJobs:
 
 def _drawn(target: str, seed: int) -> str:
     """The target of a measurement: a family of sizes as the measurement's seed draws it."""
-    return FAULT + of_seed(target.removeprefix(FAULT), seed) if target.startswith(FAULT) else target
+    return FAULT + of_seed(target.removeprefix(FAULT), seed) if is_fault(target) else target
 
 
 FATES = ("convicted", "missed", "not asked", "equivalent", "cleared", "accused", "lost")
