@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import traceback
 from pathlib import Path
-from typing import Any, Dict, List
+from types import FrameType, TracebackType
+from typing import Any, Dict, Iterator, List
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
@@ -18,7 +20,47 @@ def told_of(raised: BaseException) -> Dict[str, Any]:
             "classes": [each.__name__ for each in type(raised).__mro__],
             "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
             "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
-            "by": _asker(raised)}
+            "by": _asker(raised), "is_stated": _is_stated(raised), "at": _own_place(raised)}
+
+
+RAISE = dis.opmap["RAISE_VARARGS"]  # what `raise` and `assert` compile to, in every Python since 3.8
+
+
+def _is_stated(raised: BaseException) -> bool:
+    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as NumPy's or an index, is
+    raised by the line that calls it. The frame's own code tells, so a statement of several lines is known, too.
+    """
+    try:
+        *_, innermost = _steps(raised)
+        return innermost.tb_frame.f_code.co_code[innermost.tb_lasti] == RAISE
+    except BaseException:
+        return False
+
+
+def _own_place(raised: BaseException) -> List[Any]:
+    """File and line of the subject's own code that the exception came from: the innermost frame of the package in which
+    the call began. What lies deeper belongs to the libraries that it calls.
+    """
+    try:
+        frames = [(frame, line) for frame, line in traceback.walk_tb(raised.__traceback__)
+                  if _is_subjects(frame.f_code.co_filename)]
+        home = _package(frames[0][0])
+        frame, line = [each for each in frames if _package(each[0]) == home][-1]
+        return [frame.f_code.co_filename, line]
+    except BaseException:
+        return ["", 0]
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _steps(raised: BaseException) -> Iterator[TracebackType]:
+    """Each step of the traceback, the innermost last."""
+    step = raised.__traceback__
+    while step is not None:
+        yield step
+        step = step.tb_next
 
 
 _LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
