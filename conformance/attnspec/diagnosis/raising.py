@@ -14,7 +14,7 @@ from attnspec.record.outcome import Explanation
 from attnspec.subjects.causes import Found, causes
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.interview import Interview
-from attnspec.subjects.plain import Case, case_of
+from attnspec.subjects.plain import PLAIN, Case, case_of
 from attnspec.subjects.refusals import begin
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 
@@ -28,6 +28,7 @@ class RaisingExplainer:
 
     subject: Subject
     _explained: dict[tuple[DType, str], Explanation | None] = field(default_factory=dict)
+    _everywhere: dict[str, Explanation] = field(default_factory=dict)  # by origin, of what is raised at every dtype
 
     def explain(self, raised: SubjectRaised, dtype: DType) -> Explanation | None:
         """The cause `it raises IndexError in mine.py:41 where Hkv < H`, with the way out; None where the conditions are
@@ -37,6 +38,8 @@ class RaisingExplainer:
             return None
         if refusal_words(raised, raised.asked, home=self.subject.home):
             return None  # it is a promise that is broken; its own words are the best
+        if raised.origin in self._everywhere:
+            return self._everywhere[raised.origin]
         key = (dtype, raised.origin)
         if key not in self._explained:
             try:
@@ -57,9 +60,11 @@ class RaisingExplainer:
 
     def _always(self, raised: SubjectRaised, dtype: DType) -> Explanation:
         """Where no plain problem is answered at this dtype; at others it may be."""
-        others = [each for each in self.subject.declaration.dtypes if each is not dtype and begin(self.subject, each)]
+        others = [each for each in self.subject.declaration.dtypes
+                  if each is not dtype and Interview(self.subject, each).takes(Case(PLAIN))]
         if not others:
-            return Explanation(f"every call raises {raised.origin}", "Mend it", "")
+            self._everywhere[raised.origin] = Explanation(f"every call raises {raised.origin}", "Mend it", "")
+            return self._everywhere[raised.origin]
         function = self.subject.id.rpartition(":")[2]
         return Explanation(
             f"it raises {raised.origin} at {dtype.value}", f"Mend it. If {dtype.value} is not meant to be taken",

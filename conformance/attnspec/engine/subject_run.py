@@ -210,7 +210,7 @@ class SubjectRun:
                              evidence=evidence)
 
     def _declines(self, check: Check, raised: SubjectRaised) -> bool:
-        """Whether the function says that it does not do what is only recommended: that is an answer, and no accident."""
+        """Whether the function says that it does not do what is only recommended: an answer, and no accident."""
         return check.clause.level is not Level.MUST and raised.asked is not None and bool(
             refusal_words(raised, raised.asked, home=self.subject.home))
 
