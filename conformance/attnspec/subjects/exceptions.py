@@ -118,7 +118,7 @@ def _is_about(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) -
 
 def _names(message: str, problem: AnyProblem, *, is_code: bool) -> Iterator[bool]:
     """Whether a message names a size in words, an axis by its letter (in code any letter), or a parameter."""
-    yield is_code and message.startswith("assert") and bool(_OF_AXES.search(message))
+    yield is_code and "assert" in message and bool(_OF_AXES.search(message))
     yield bool(_OF_SHAPES.search(message)) or (not is_code and bool(_NAMED_AXES.search(message)))
     parameters = (name for word in problem.keywords for name in (word, *EVERY_KEYWORD[word].parameters))
     yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)
