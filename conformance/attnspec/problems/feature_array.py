@@ -144,7 +144,7 @@ class FeatureArray:
         """
         has_many_keys = row[MANY_KEYS] or row.get(LONG_PAST, False)
         T, S = MANY[0] if row[MANY_QUERIES] else FEW[0], MANY[1] if has_many_keys else FEW[1]
-        if not row[OTHER_LENGTH]:
+        if not row.get(OTHER_LENGTH):
             T = S = max(T, S)
         T = 1 if row[SINGLE_QUERY] else T
         kv_heads = 2 if row.get(SEVERAL_GROUPS) else 1
