@@ -146,6 +146,12 @@ _MOST = {**dict.fromkeys(_ULPS, 2**20), "block": 2**30}
 _MOST_ROUNDINGS = 64
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
 SYSTEMATIC = ("accumulator", "output")
+VALUES_TRIED: Mapping[str, tuple[object, ...]] = MappingProxyType({
+    "grade": tuple(GRADES), **dict.fromkeys(_DTYPE_WORDS, tuple(dtype.value for dtype in DType)),
+    **dict.fromkeys(_COUNT_WORDS, (0, 1, 2, 4, _MOST_ROUNDINGS)), "block": (1, 16, 512),
+    **dict.fromkeys(_ULPS, (0.5, 20, 940, 2**13, 2**17, 2**20)), **dict.fromkeys(_FLAG_WORDS, (False, True)),
+    "systematic": SYSTEMATIC})
+"""Of each word, all values that it may take; of a number, the ends, and what is documented somewhere."""
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
 
