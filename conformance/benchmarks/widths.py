@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import sys
 from collections.abc import Iterator, Mapping
 
 from attnspec.core.errors import ManifestError
@@ -53,8 +54,8 @@ def main() -> None:
             tried += 1
             if acquitted := acquitted_by(precision):
                 wide += 1
-                print(f"{dtype.value} {dict(words)}: {'; '.join(each.name for each in acquitted)}")
-        print(f"{dtype.value}: {tried} classes, {wide} of them too wide, and refused")
+                sys.stdout.write(f"{dtype.value} {dict(words)}: {'; '.join(each.name for each in acquitted)}\n")
+        sys.stdout.write(f"{dtype.value}: {tried} classes, {wide} of them too wide, and refused\n")
 
 
 if __name__ == "__main__":

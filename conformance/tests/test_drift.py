@@ -103,6 +103,39 @@ def test_a_sound_formulation_drifts_nowhere(name: str, dtype: DType, clause: str
     assert tally.cases == 3
 
 
+def in_bfloat16_throughout(scale: float = 1.0, gain: float = 1.0) -> Attend:
+    """Every product, sum and quotient is rounded to bfloat16; sums run in order."""
+    def attend(query: Array, key: Array, value: Array) -> Array:
+        half = query.dtype
+
+        def rounded(array: Array) -> Array:
+            return np.asarray(array, np.float32).astype(half).astype(np.float32)
+
+        def product(one: Array, other: Array) -> Array:
+            total = np.zeros((*one.shape[:-1], other.shape[-1]), np.float32)
+            for index in range(one.shape[-1]):
+                total = rounded(total + rounded(one[..., index, None] * other[..., index, None, :]))
+            return total
+
+        query, key, value = (array.astype(np.float32) for array in (query, key, value))
+        logits = rounded(product(query, key.swapaxes(-1, -2)) * rounded(np.array(1 / np.sqrt(query.shape[-1]))) * scale)
+        grown = rounded(np.exp(rounded(logits - logits.max(axis=-1, keepdims=True))))
+        weights = rounded(grown / product(grown, np.ones((grown.shape[-1], 1), np.float32)))
+        return (product(weights, value) * gain).astype(half)
+    return attend  # type: ignore[return-value]  # no keywords: none declared
+
+
+@pytest.mark.parametrize(("clause", "attend", "is_convicted"), [
+    ("drift.temperature", in_bfloat16_throughout(), False), ("drift.gain", in_bfloat16_throughout(), False),
+    ("drift.mixing", in_bfloat16_throughout(), False),
+    ("drift.temperature", in_bfloat16_throughout(scale=1.02), True),
+    ("drift.gain", in_bfloat16_throughout(gain=1.01), True)])
+def test_a_scale_or_a_gain_is_told_from_sums_that_lose_terms(clause: str, attend: Attend, is_convicted: bool) -> None:
+    declared = {"grade": "G4", "accumulate": "bfloat16", "row_sum": "bfloat16", "reason": "a test"}
+    tally = tried(clause, subject(attend, {DType.BFLOAT16: declared}), DType.BFLOAT16)
+    assert (tally.failure is not None) is is_convicted
+
+
 def test_a_bias_within_what_is_declared_is_a_reading_and_no_violation() -> None:
     """What the float16 flash kernel of a library on CPU shows."""
     tally = tried("drift.gain", subject(gained(1.00002), UNVOUCHED), DType.FLOAT16)
