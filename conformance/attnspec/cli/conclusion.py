@@ -57,7 +57,8 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    return f"{click.style(f'conforms{_declared(digest)}{_refused(digest)}', fg='green')} ({applied(digest.counts[subject])})"
+    conforms = click.style(f"conforms{_declared(digest)}{_refused(digest)}", fg="green")
+    return f"{conforms} ({applied(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:

@@ -59,7 +59,7 @@ class ArithmeticExplainer:
         """The first class under which the violation vanishes; None if there is none.
 
         claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
-        place: where it fails. What fails at some sizes and holds just below is no arithmetic: that would show there, too.
+        place: where it fails. What fails at some sizes and holds just below is no arithmetic, which would show there.
         """
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
             return None

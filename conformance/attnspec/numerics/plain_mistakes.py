@@ -16,8 +16,7 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
-from attnspec.problems.make import as_dtype
-from attnspec.problems.make import make_problem
+from attnspec.problems.make import as_dtype, make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 

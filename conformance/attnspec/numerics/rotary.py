@@ -71,7 +71,8 @@ def frequency_error(base: float, width: int, precision: Precision) -> Array:
     """
     u = unit(precision.angle).roundoff
     exponent, log = np.arange(0, width, 2) / width, np.log(base)
-    by_pow = np.exp(exponent * u * (log + 1)) * (1 + function_error(precision, "pow_ulps", precision.angle)) * (1 + u) - 1
+    power = function_error(precision, "pow_ulps", precision.angle)
+    by_pow = np.exp(exponent * u * (log + 1)) * (1 + power) * (1 + u) - 1
     argument = exponent * (log * ((1 + u) ** 2 * (1 + 2 * LOG_ULPS * u) - 1) + u)
     by_exp = np.exp(argument) * (1 + 2 * EXP_ULPS * u) - 1
     return np.where(exponent == 0, 0.0, np.maximum(by_pow, by_exp))

@@ -92,7 +92,8 @@ def _cap(precision: Precision) -> dict[str, object]:
     kept = 1 + _compound(precision.logits, stored)
     return {
         "cap_argument": (1 + step) ** 2 * kept - 1,  # a reciprocal and a product cost more than one quotient
-        "tanh": (1 + function_error(precision, "tanh_ulps", precision.accumulate)) * kept - 1, "cap": (1 + step) * kept - 1,
+        "tanh": (1 + function_error(precision, "tanh_ulps", precision.accumulate)) * kept - 1,
+        "cap": (1 + step) * kept - 1,
         "tanh_by_exp": precision.tanh_by_exp,
         "lost_cap": _lost(precision, precision.accumulate) + stored * _lost(precision, precision.logits)}
 

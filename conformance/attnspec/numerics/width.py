@@ -63,15 +63,14 @@ def _drifts(mistake: Mistake, precision: Precision, sizes: Sizes) -> bool:
     problem = sliced(precision.dtype, sizes)
     if not expect(problem, precision, conventions={}, parts=frozenset({"output"})).claimed.all():
         return False
-    weights, value = _weights(precision.dtype, sizes)
     drifts = _pushes(precision.dtype, sizes, unit(precision.weights).roundoff / unit(precision.output).roundoff)
     error = _as_slices(answered(mistake, precision.dtype, sizes)) - drifts.truth
-    return any(drifts.units(direction, error).least(_declared(drifts, direction, precision, sizes, weights, value))
+    return any(drifts.units(direction, error).least(_declared(drifts, direction, precision, sizes))
                > threshold(FALSE_ALARM, len(SLICED) + 1) for direction in _DIRECTIONS)
 
 
-def _declared(drifts: Drifts, direction: DirectionName, precision: Precision, sizes: Sizes, weights: Array,
-              value: Array) -> float:
+def _declared(drifts: Drifts, direction: DirectionName, precision: Precision, sizes: Sizes) -> float:
+    weights, value = _weights(precision.dtype, sizes)
     is_of_logits = direction == "temperature"
     return drift_of_sums(drifts, direction, weights, value, precision) + systematic_error(
         precision, direction, scale_width=sizes.D if is_of_logits else None, products=sizes.D if is_of_logits else 0)
