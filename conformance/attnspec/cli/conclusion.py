@@ -13,6 +13,7 @@ import click
 
 from attnspec.cli import findings, unjudged
 from attnspec.cli.baseline import but_for, gone, held_against
+from attnspec.cli.declared_width import declared_width
 from attnspec.cli.digest import Digest
 from attnspec.cli.tried import tried
 from attnspec.cli.unjudged import kept_away, lacks
@@ -56,7 +57,8 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({applied(digest.counts[subject])})"
+    conforms = click.style(f"conforms{_declared(digest)}{_refused(digest)}", fg="green")
+    return f"{conforms} ({applied(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
@@ -111,7 +113,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_on_little(digest)}{_refused(digest)}{but_for(digest)}."
+        return f"Conforms{_on_little(digest)}{_declared(digest)}{_refused(digest)}{but_for(digest)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -175,6 +177,14 @@ def _refused(digest: Digest) -> str:
     left = [name for card in cards for name in card.defaults if meant_by(name)]
     refused = f"; refuses {', '.join(what)}" if what else ""
     return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
+
+
+def _declared(digest: Digest) -> str:
+    """The arithmetic of one subject, where it is declared wider than is assumed."""
+    if len(digest.cards) != 1:
+        return ""
+    [(subject, known)] = digest.cards.items()
+    return declared_width(subject, known.card, (outcome.dtype for outcome in digest.outcomes))
 
 
 def _on_little(digest: Digest) -> str:

@@ -62,9 +62,12 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
 
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
-    """A bug that shows at a dtype at which no arithmetic explains anything comes before what arithmetic explains."""
+    """What an arithmetic explains comes last: it may be a choice, and what stands beside it is none. Before it, a bug
+    that shows at a dtype at which no arithmetic explains anything.
+    """
     rounding = {failure.dtype for group in groups if _is_arithmetic(group) for failure in group.failures}
-    return sorted(groups, key=lambda group: not rounding or {each.dtype for each in group.failures} <= rounding)
+    return sorted(groups, key=lambda group: (
+        _is_arithmetic(group), not rounding or {each.dtype for each in group.failures} <= rounding))
 
 
 def _is_arithmetic(group: Explained) -> bool:
