@@ -1,0 +1,128 @@
+"""The mutants of a kernel: its text with one change each, and an id that stays as long as the kernel does."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from mutation.operators import OPERATORS, take_another_name
+
+KERNELS = Path(__file__).parent / "kernels"
+WRAPPED = (ast.BinOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.UnaryOp)
+"""What needs parentheses where it may stand beside an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMutant:
+    """A kernel with one change.
+
+    id: `dense/compare@47:19 column < row`: kernel, operator, line and column, and what stands there now.
+    before, after: the changed line, in the kernel and in the mutant.
+    """
+
+    kernel: str
+    id: str
+    text: str
+    before: str
+    after: str
+
+    @property
+    def digest(self) -> str:
+        """Of its text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+
+def kernel_files() -> Mapping[str, Path]:
+    """The kernels that are changed, by name."""
+    return {path.stem: path for path in sorted(KERNELS.glob("*.py"))}
+
+
+def chosen_mutants(count: int, seed: int, kernels: Sequence[str] = ()) -> Sequence[KernelMutant]:
+    """So many mutants, drawn by seed: as many of one kernel as of another, and of each operator that a kernel has in
+    turn, since a kernel has more names than comparisons.
+    """
+    random, names = Random(seed), kernels or tuple(kernel_files())
+    turns = {name: _in_turn(mutants_of(name), random) for name in names}
+    chosen: list[KernelMutant] = []
+    while turns and len(chosen) < count:
+        for name in list(turns):
+            mutant = next(turns[name], None)
+            if mutant is None:
+                del turns[name]
+            elif len(chosen) < count:
+                chosen.append(mutant)
+    return chosen
+
+
+def _in_turn(mutants: Sequence[KernelMutant], random: Random) -> Iterator[KernelMutant]:
+    """One of each operator, then another of each, in an order that is drawn."""
+    by_operator: dict[str, list[KernelMutant]] = {}
+    for mutant in random.sample(mutants, len(mutants)):
+        by_operator.setdefault(mutant.id.partition("/")[2].partition("@")[0], []).append(mutant)
+    while by_operator:
+        for operator in list(by_operator):
+            yield by_operator[operator].pop()
+            if not by_operator[operator]:
+                del by_operator[operator]
+
+
+def mutants_of(kernel: str) -> Sequence[KernelMutant]:
+    """All mutants of a kernel, in the order of its text; what two operators make alike is there once."""
+    text = kernel_files()[kernel].read_text(encoding="utf-8")
+    found: dict[str, KernelMutant] = {}
+    base = ast.dump(ast.parse(text))
+    for operator, node, now in _changes(text):
+        changed = _replaced(text, node, now)
+        try:
+            tree = ast.dump(ast.parse(changed))
+        except SyntaxError:  # such as an assignment to a call: nobody would run it
+            continue
+        if tree != base:
+            found.setdefault(tree, _mutant(kernel, operator, node, now, text, changed))
+    return tuple(found.values())
+
+
+def _changes(text: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
+    """Every change of the bodies of functions: operator, node, and what stands in its place.
+
+    What a signature has as defaults is a declaration and no computation, as is what is said behind the function.
+    """
+    for function in ast.parse(text).body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        names = frozenset(node.id for node in ast.walk(function) if isinstance(node, ast.Name)) | {
+            each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+        for statement in function.body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):  # the docstring
+                continue
+            for node in ast.walk(statement):
+                for operator, change in OPERATORS.items():
+                    yield from ((operator, node, now) for now in change(node))
+                yield from (("name", node, now) for now in take_another_name(node, names))
+
+
+def _replaced(text: str, node: ast.AST, now: ast.AST) -> str:
+    """The text with other source in the place of a node. Kernels are ASCII, so that columns are characters."""
+    lines = text.splitlines(keepends=True)
+    first, last = node.lineno - 1, node.end_lineno - 1  # type: ignore[attr-defined]
+    before, after = lines[first][:node.col_offset], lines[last][node.end_col_offset:]  # type: ignore[attr-defined]
+    return "".join([*lines[:first], before, _source(now, node.col_offset), after, *lines[last + 1:]])  # type: ignore[attr-defined]
+
+
+def _source(node: ast.AST, indent: int) -> str:
+    written = ast.unparse(ast.fix_missing_locations(node))
+    if isinstance(node, ast.stmt):
+        return written.replace("\n", "\n" + " " * indent)
+    return f"({written})" if isinstance(node, WRAPPED) else written
+
+
+def _mutant(kernel: str, operator: str, node: ast.AST, now: ast.AST, text: str, changed: str) -> KernelMutant:
+    line: int = node.lineno  # type: ignore[attr-defined]
+    what = ast.unparse(ast.fix_missing_locations(now)).splitlines()[0]
+    place = f"{line}:{node.col_offset}"  # type: ignore[attr-defined]
+    before, after = (each.splitlines()[line - 1].strip() for each in (text, changed))
+    return KernelMutant(kernel, f"{kernel}/{operator}@{place} {what}", changed, before, after)
