@@ -2,7 +2,7 @@
 
     python conformance/benchmarks/mutation_score.py --seed 0 --record mutants.jsonl      # goes on where it was stopped
     python conformance/benchmarks/mutation_score.py --count 60 --kernel dense --kernel paged
-    python conformance/benchmarks/mutation_score.py --seed 0 --record mutants.jsonl --again 'paged/*'   # judge these anew
+    python conformance/benchmarks/mutation_score.py --seed 0 --record mutants.jsonl --again 'paged/*'  # some anew
 
 Mutants whose answers stay within rounding of their kernel's, on a battery of its own (`mutation/battery.py`), are
 equivalent and dropped. Of the others those with wrong values count, and those that only raise where their kernel
@@ -115,7 +115,7 @@ def judged(mutant: KernelMutant) -> MutantJudged:
         [target] = kernels([str(file)])
         try:
             ranked = _worker().rank(target)
-        except Exception as defect:  # noqa: BLE001  (attnspec's own; the other mutants are judged all the same)
+        except Exception as defect:  # attnspec's own; the others are judged all the same
             return replace(known, standing=LOST, reason=f"attnspec itself: {defect!r}")
         return _with_rank(known, ranked, folder)
 
@@ -127,10 +127,10 @@ def _fields(compared: Compared) -> Mapping[str, Any]:
 def _with_rank(mutant: MutantJudged, ranked: KernelRanked, folder: str) -> MutantJudged:
     first = ranked.first
     failing = f"{first.clause} {first.dtype}: {first.seen}" if first else ""
-    told = {name: text.replace(f"{folder}/", "").partition("\n")[0]
-            for name, text in (("failing", failing), ("reason", ranked.reason or ranked.death or ranked.stopped))}
-    return replace(mutant, standing=ranked.verdict.value, refused=ranked.refused, seconds=round(ranked.seconds, 1),
-                   **told)
+    failing, reason = (text.replace(f"{folder}/", "").partition("\n")[0]
+                       for text in (failing, ranked.reason or ranked.death or ranked.stopped))
+    return replace(mutant, standing=ranked.verdict.value, failing=failing, refused=ranked.refused, reason=reason,
+                   seconds=round(ranked.seconds, 1))
 
 
 def beside_its_kernel(kernel: str, file: Path) -> Compared:
@@ -183,7 +183,7 @@ def reasons() -> Mapping[str, Mapping[str, str]]:
 
 def table(mutants: Sequence[MutantJudged]) -> Iterator[str]:
     """What is convicted, in Markdown."""
-    yield "| kernel | mutants | equivalent | wrong values | convicted | only raise | convicted | never end | convicted |"
+    yield "| kernel | mutants | equivalent | wrong | convicted | only raise | convicted | never end | convicted |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for name in (*sorted({_kernel(each) for each in mutants}), ""):
         of = [each for each in mutants if not name or _kernel(each) == name]
@@ -200,8 +200,8 @@ def _kernel(mutant: MutantJudged) -> str:
 
 
 def survivors(mutants: Sequence[MutantJudged]) -> Iterator[tuple[MutantJudged, str]]:
-    """The mutants that are not convicted though their answers differ, the wrong ones first, each with the reason, if one is
-    known and is about the line that the mutant changes.
+    """The mutants that are not convicted though their answers differ, the wrong ones first, each with the reason, if
+    one is known and is about the line that the mutant changes.
     """
     known, order = reasons(), list(Answers)
     for mutant in sorted(mutants, key=lambda each: (order.index(each.answers), each.id)):
@@ -226,7 +226,7 @@ def told_survivor(mutant: MutantJudged, reason: str) -> str:
 @click.option("--record", type=click.Path(path_type=Path), help="A line for each mutant; the run goes on in it.")
 @click.option("--again", multiple=True, help="Judge mutants anew whose id is, or is like, this one.")
 @click.option("-n", "workers", default=1, show_default=True)
-def mutation_score(seed: int, count: int, names: tuple[str, ...], record: Path | None, again: tuple[str, ...],
+def mutation_score(seed: int, count: int, names: tuple[str, ...], record: Path | None, *, again: tuple[str, ...],
                    workers: int) -> None:
     """Judge what is missing, and tell what survives."""
     chosen, known = chosen_mutants(count, seed, names), dict(read(record))
@@ -234,8 +234,8 @@ def mutation_score(seed: int, count: int, names: tuple[str, ...], record: Path |
     todo = [each for each in chosen if each.id not in known or known[each.id].digest != each.digest]
     for number, mutant in enumerate(carry_out(todo, record, workers), start=1):
         known[mutant.id] = mutant
-        standing = mutant.standing or "equivalent"
-        click.echo(f"{number}/{len(todo)}  {mutant.answers.value:<9}  {standing:<10}  {mutant.id}  {mutant.failing[:90]}")
+        standing = f"{mutant.answers.value:<9}  {mutant.standing or 'equivalent':<10}"
+        click.echo(f"{number}/{len(todo)}  {standing}  {mutant.id}  {mutant.failing[:90]}")
     found = [known[each.id] for each in chosen]
     left = list(survivors(found))
     click.echo("\n".join(["", *table(found), "", *(told_survivor(*each) for each in left)]))

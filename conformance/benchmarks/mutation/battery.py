@@ -37,6 +37,7 @@ TERMS = 1024
 so many units."""
 
 LENGTHS, FEW, WIDTHS = (1, 2, 3, 5, 8, 16, 17, 31, 33, 40, 66), (1, 1, 2, 3), (1, 2, 4, 5, 8, 16)
+FLAGS = ("causal", "return_lse", "return_weights")
 PAGES, BOUNDS = (1, 2, 3, 4, 8, 16), (None, 0, 1, 2, 5, 20)
 
 
@@ -73,7 +74,8 @@ class Call:
     def put(self, function: Function) -> list[Array]:
         """The answer to fresh copies, as arrays."""
         with np.errstate(all="ignore"):
-            answer = function(*map(_copied, self.arrays), **{name: _copied(each) for name, each in self.keywords.items()})
+            keywords = {name: _copied(each) for name, each in self.keywords.items()}
+            answer = function(*map(_copied, self.arrays), **keywords)
         if isinstance(answer, dict):
             return [np.asarray(answer[name]) for name in sorted(answer)]
         return [np.asarray(each) for each in answer] if isinstance(answer, tuple) else [np.asarray(answer)]
@@ -91,6 +93,39 @@ def _copied(value: Any) -> Any:  # noqa: ANN401  (what a function takes)
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """The lengths of a call's axes, its dtype, and how large its numbers are."""
+
+    B: int
+    Hkv: int
+    group: int
+    T: int
+    S: int
+    D: int
+    Dv: int
+    dtype: np.dtype[Any]
+    largest: float
+
+    @property
+    def H(self) -> int:  # noqa: N802  (the legend's)
+        """Query heads."""
+        return self.Hkv * self.group
+
+    @property
+    def finer(self) -> np.dtype[Any]:
+        """What is computed in."""
+        return np.promote_types(self.dtype, np.float32)
+
+    @property
+    def slack(self) -> float:
+        """How far rounding goes, relative to the largest entry: logits grow with the square of what they are made of,
+        and an exponential is as far off, relatively, as its logit is absolutely.
+        """
+        terms = float(np.finfo(self.finer).eps) * TERMS * (1 + self.largest * self.largest * self.D)
+        return terms + float(np.finfo(self.dtype).eps)
+
+
+@dataclass(frozen=True, slots=True)
 class Maker:
     """Makes the calls of a kernel, whose form its signature says."""
 
@@ -103,33 +138,27 @@ class Maker:
 
     def call(self) -> Call:
         """A call with sizes, values and keywords at random."""
-        B, Hkv, group, T, S, D, Dv = map(self._one, (FEW, FEW, FEW, LENGTHS, LENGTHS, WIDTHS, WIDTHS))
-        dtype = np.dtype(self._one(getattr(self.function, "dtypes", ("float64", "float32", "float16"))))
-        size = self._one((1, 1, 1, 0.1, 30))
-        H = Hkv * group
-        shapes = ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv))
-        if "params" in self._taken:
-            arrays, keywords = self._layer(B, H, Hkv, T, S, D, Dv, dtype, size)
-        else:
-            arrays, keywords = tuple(self._normal(shape, dtype, size) for shape in shapes), {}
-        keywords |= self._keywords(B, H, T, S, dtype)
-        if "past_key" in self._taken and keywords["past_key"]:
-            P = self._one((0, 1, 3, S // 2, S))
+        sizes = self._sizes()
+        arrays, keywords = self._layer(sizes) if "params" in self._taken else (self._heads(sizes), {})
+        keywords |= self._keywords(sizes)
+        if keywords.get("past_key"):
+            P = self._one((0, 1, 3, sizes.S // 2, sizes.S))
             keywords |= {"past_key": arrays[1][:, :, :P], "past_value": arrays[2][:, :, :P]}
             arrays = (arrays[0], arrays[1][:, :, P:], arrays[2][:, :, P:])
-        elif "past_key" in self._taken:
-            keywords |= {"past_key": None}
         if "grad_output" in self._taken:
-            arrays = (*arrays, self._normal((B, H, T, Dv), dtype, 1))
+            arrays = (*arrays, self._normal((sizes.B, sizes.H, sizes.T, sizes.Dv), sizes.dtype))
         if "block_table" in self._taken:
             arrays, paged = self._paged(arrays, keywords.pop("key_lengths"))
             keywords |= paged
         if "cu_query" in self._taken:
             arrays, packed = self._packed(arrays)
             keywords |= packed
-        wide = np.promote_types(dtype, np.float32)
-        slack = float(np.finfo(wide).eps) * TERMS * (1 + size * size * D)
-        return Call(arrays, keywords, slack + float(np.finfo(dtype).eps))
+        return Call(arrays, keywords, sizes.slack)
+
+    def _sizes(self) -> Sizes:
+        B, Hkv, group, T, S, D, Dv = map(self._one, (FEW, FEW, FEW, LENGTHS, LENGTHS, WIDTHS, WIDTHS))
+        dtype = np.dtype(self._one(getattr(self.function, "dtypes", ("float64", "float32", "float16"))))
+        return Sizes(B, Hkv, group, T, S, D, Dv, dtype, self._one((1, 1, 1, 0.1, 30)))
 
     def _one(self, values: Any) -> Any:  # noqa: ANN401  (numbers, None, names)
         return values[self.random.integers(len(values))]
@@ -137,37 +166,39 @@ class Maker:
     def _maybe(self) -> bool:
         return bool(self.random.random() < 0.5)
 
-    def _normal(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: float) -> Array:
+    def _normal(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: float = 1) -> Array:
         array: Array = (size * self.random.standard_normal(shape)).astype(dtype)
         return array
 
-    def _layer(self, B: int, H: int, Hkv: int, T: int, S: int, D: int, Dv: int, dtype: np.dtype[Any], size: float,
-               ) -> tuple[tuple[Array, ...], dict[str, Any]]:
-        M = self._one((3, 8))
-        widths = {"query": H * D, "key": Hkv * D, "value": Hkv * Dv}
-        params = {f"w_{name}": self._normal((M, width), dtype, 0.5) for name, width in widths.items()}
-        params |= {f"b_{name}": self._normal((width,), dtype, 0.5) for name, width in widths.items()}
-        params |= {"w_out": self._normal((H * Dv, M), dtype, 0.5), "b_out": self._normal((M,), dtype, 0.5)}
-        arrays = tuple(self._normal((B, length, M), dtype, size) for length in (T, S, S))
-        return arrays, {"params": params, "heads": H}
+    def _heads(self, of: Sizes) -> tuple[Array, ...]:
+        shapes = ((of.B, of.H, of.T, of.D), (of.B, of.Hkv, of.S, of.D), (of.B, of.Hkv, of.S, of.Dv))
+        return tuple(self._normal(shape, of.dtype, of.largest) for shape in shapes)
 
-    def _keywords(self, B: int, H: int, T: int, S: int, dtype: np.dtype[Any]) -> dict[str, Any]:
+    def _layer(self, of: Sizes) -> tuple[tuple[Array, ...], dict[str, Any]]:
+        M = self._one((3, 8))
+        widths = {"query": of.H * of.D, "key": of.Hkv * of.D, "value": of.Hkv * of.Dv}
+        params = {f"w_{name}": self._normal((M, width), of.dtype, 0.5) for name, width in widths.items()}
+        params |= {f"b_{name}": self._normal((width,), of.dtype, 0.5) for name, width in widths.items()}
+        params |= {"w_out": self._normal((of.H * of.Dv, M), of.dtype, 0.5), "b_out": self._normal((M,), of.dtype, 0.5)}
+        arrays = tuple(self._normal((of.B, length, M), of.dtype, of.largest) for length in (of.T, of.S, of.S))
+        return arrays, {"params": params, "heads": of.H}
+
+    def _keywords(self, of: Sizes) -> dict[str, Any]:
         """Each keyword that the function takes, every second time."""
-        finer = np.promote_types(dtype, np.float32)
+        B, H, T, S = of.B, of.H, of.T, of.S
         makers: Mapping[str, Callable[[], Any]] = {
             "mask": lambda: self.random.random((B, H, T, S)) < self._one((0.9, 0.5, 0.1)),
-            "bias": lambda: self._normal((B, H, T, S), dtype, 2),
+            "bias": lambda: self._normal((B, H, T, S), of.dtype, 2),
             "scale": lambda: self._one((0.3, 1.0, -0.7, 0.0, 2.0)), "softcap": lambda: self._one((0.5, 3.0, 30.0)),
             "window": lambda: (self._one(BOUNDS), self._one(BOUNDS)),
             "key_lengths": lambda: self.random.integers(0, S + 1, B).astype(np.int32),
             "query_lengths": lambda: self.random.integers(0, T + 1, B).astype(np.int32),
-            "sinks": lambda: self._normal((H,), finer, 2),
-            "alibi_slopes": lambda: np.abs(self._normal(self._one(((H,), (B, H))), finer, 1)),
+            "sinks": lambda: self._normal((H,), of.finer, 2),
+            "alibi_slopes": lambda: np.abs(self._normal(self._one(((H,), (B, H))), of.finer)),
             "query_segments": lambda: self.random.integers(0, 3, (B, T)).astype(np.int32),
-            "past_key": lambda: True, "causal": lambda: True, "return_lse": lambda: True, "return_weights": lambda: True}
-        flags = {"causal", "return_lse", "return_weights"}
-        made = {name: make() if self._maybe() else name not in flags and None for name, make in makers.items()
-                if name in self._taken}
+            "past_key": lambda: True, **dict.fromkeys(FLAGS, lambda: True)}
+        off = {name: False if name in FLAGS else None for name in makers}
+        made = {name: make() if self._maybe() else off[name] for name, make in makers.items() if name in self._taken}
         if made.get("query_segments") is not None:
             made["key_segments"] = self.random.integers(0, 3, (B, S)).astype(np.int32)
         return made
@@ -180,7 +211,7 @@ class Maker:
         table = self.random.permutation(B * N + 2)[:B * N].reshape(B, N).astype(np.int32)
         pools = []
         for array in (key, value):
-            pool = self._normal((B * N + 2, page, array.shape[1], array.shape[3]), array.dtype, 1)
+            pool = self._normal((B * N + 2, page, array.shape[1], array.shape[3]), array.dtype)
             for b in range(B):
                 for j in range(S):
                     pool[table[b, j // page], j % page] = array[b, :, j]
@@ -204,7 +235,7 @@ class Maker:
 def functions_of(path: Path) -> Mapping[str, Function]:
     """The functions of a kernel's file that its users call."""
     module = runpy.run_path(str(path))
-    found = {name: module[name] for name in ("attend", "layer", "attend_backward") if name in module}
+    found: dict[str, Any] = {name: module[name] for name in ("attend", "layer", "attend_backward") if name in module}
     if "attend_backward" in found:
         found["attend_backward"].dtypes = getattr(found["attend"], "dtypes", ("float64", "float32", "float16"))
     return found
@@ -223,14 +254,14 @@ def compare(kernel: Path, mutant: Path) -> Compared:
     right = functions_of(kernel)
     try:
         other = functions_of(mutant)
-    except Exception as cause:  # noqa: BLE001  (a mutant may raise anything)
+    except Exception as cause:  # a mutant may raise anything
         return Compared(Answers.RAISES, 1, 0, 1, f"import: {cause!r}")
     calls, wrong, raised, example = 0, 0, 0, ""
     for name, call in calls_of(kernel):
         calls += 1
         try:
             seen = "" if agree(call.put(right[name]), call.put(other[name]), call.slack) else "another answer"
-        except Exception as cause:  # noqa: BLE001
+        except Exception as cause:
             seen, raised = repr(cause)[:200], raised + 1
         else:
             wrong += bool(seen)

@@ -75,19 +75,66 @@ def mutants_of(kernel: str) -> Sequence[KernelMutant]:
     text = kernel_files()[kernel].read_text(encoding="utf-8")
     found: dict[str, KernelMutant] = {}
     base = ast.dump(ast.parse(text))
-    for operator, node, now in _changes(text):
-        changed = _replaced(text, node, now)
+    for change in _changes(text):
+        changed = change.made_in(text)
         try:
             tree = ast.dump(ast.parse(changed))
         except SyntaxError:  # such as an assignment to a call: nobody would run it
             continue
         if tree != base:
-            found.setdefault(tree, _mutant(kernel, operator, node, now, text, changed))
+            found.setdefault(tree, KernelMutant(kernel, f"{kernel}/{change.name}", changed, change.line_in(text),
+                                                change.line_in(changed)))
     return tuple(found.values())
 
 
-def _changes(text: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
-    """Every change of the bodies of functions: operator, node, and what stands in its place.
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A node of a syntax tree, and what stands in its place."""
+
+    operator: str
+    node: ast.AST
+    now: ast.AST
+
+    @property
+    def name(self) -> str:
+        """`compare@47:19 column < row`."""
+        what = ast.unparse(ast.fix_missing_locations(self.now)).splitlines()[0]
+        return f"{self.operator}@{_place(self.node).first}:{_place(self.node).begins} {what}"
+
+    def made_in(self, text: str) -> str:
+        """The text with it. Kernels are ASCII, so that columns are characters."""
+        lines, at = text.splitlines(keepends=True), _place(self.node)
+        before, after = lines[at.first - 1][:at.begins], lines[at.last - 1][at.ends:]
+        return "".join([*lines[:at.first - 1], before, _source(self.now, at.begins), after, *lines[at.last:]])
+
+    def line_in(self, text: str) -> str:
+        """The first line that it is about."""
+        return text.splitlines()[_place(self.node).first - 1].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Lines from 1, columns from 0, as the syntax tree counts them."""
+
+    first: int
+    begins: int
+    last: int
+    ends: int
+
+
+def _place(node: ast.AST) -> _Place:
+    return _Place(*(getattr(node, each) for each in ("lineno", "col_offset", "end_lineno", "end_col_offset")))
+
+
+def _source(node: ast.AST, indent: int) -> str:
+    written = ast.unparse(ast.fix_missing_locations(node))
+    if isinstance(node, ast.stmt):
+        return written.replace("\n", "\n" + " " * indent)
+    return f"({written})" if isinstance(node, WRAPPED) else written
+
+
+def _changes(text: str) -> Iterator[Change]:
+    """Every change of the bodies of functions.
 
     What a signature has as defaults is a declaration and no computation, as is what is said behind the function.
     """
@@ -101,28 +148,5 @@ def _changes(text: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
                 continue
             for node in ast.walk(statement):
                 for operator, change in OPERATORS.items():
-                    yield from ((operator, node, now) for now in change(node))
-                yield from (("name", node, now) for now in take_another_name(node, names))
-
-
-def _replaced(text: str, node: ast.AST, now: ast.AST) -> str:
-    """The text with other source in the place of a node. Kernels are ASCII, so that columns are characters."""
-    lines = text.splitlines(keepends=True)
-    first, last = node.lineno - 1, node.end_lineno - 1  # type: ignore[attr-defined]
-    before, after = lines[first][:node.col_offset], lines[last][node.end_col_offset:]  # type: ignore[attr-defined]
-    return "".join([*lines[:first], before, _source(now, node.col_offset), after, *lines[last + 1:]])  # type: ignore[attr-defined]
-
-
-def _source(node: ast.AST, indent: int) -> str:
-    written = ast.unparse(ast.fix_missing_locations(node))
-    if isinstance(node, ast.stmt):
-        return written.replace("\n", "\n" + " " * indent)
-    return f"({written})" if isinstance(node, WRAPPED) else written
-
-
-def _mutant(kernel: str, operator: str, node: ast.AST, now: ast.AST, text: str, changed: str) -> KernelMutant:
-    line: int = node.lineno  # type: ignore[attr-defined]
-    what = ast.unparse(ast.fix_missing_locations(now)).splitlines()[0]
-    place = f"{line}:{node.col_offset}"  # type: ignore[attr-defined]
-    before, after = (each.splitlines()[line - 1].strip() for each in (text, changed))
-    return KernelMutant(kernel, f"{kernel}/{operator}@{place} {what}", changed, before, after)
+                    yield from (Change(operator, node, now) for now in change(node))
+                yield from (Change("name", node, now) for now in take_another_name(node, names))

@@ -28,13 +28,12 @@ OPPOSITES: Mapping[str, str] = {
 DROPPED = ("astype", "copy", "swapaxes", "transpose", "reshape")
 """Methods whose call is forgotten."""
 
-KINDS: Sequence[frozenset[str]] = tuple(map(frozenset, (
-    {"query", "key", "value", "grad_output"}, {"q", "k", "v", "grad"}, {"T", "S", "P"}, {"B", "H", "Hkv"}, {"D", "Dv"},
-    {"left", "right"}, {"first", "last", "rows"}, {"start", "stop", "first"}, {"row", "column"}, {"place", "column", "slot"},
-    {"keys", "page", "begin", "used"}, {"b", "h", "head", "number"}, {"top", "largest", "shift"}, {"total", "sums"},
-    {"weights", "scores", "decay"}, {"weights", "logits"}, {"of_query", "of_key", "of_value"}, {"past_key", "past_value"},
-    {"query_segments", "key_segments"}, {"cu_query", "cu_key"}, {"query_lengths", "key_lengths"}, {"heads", "kv_heads"},
-    {"of_weights", "of_logits", "of_dots"}, {"slope", "capped"}, {"dtype", "wide"}, {"scale", "softcap"})))
+KINDS: Sequence[frozenset[str]] = tuple(frozenset(names.split()) for names in (
+    "query key value grad_output", "q k v grad", "T S P", "B H Hkv", "D Dv", "left right", "first last rows",
+    "start stop first", "row column", "place column slot", "keys page begin used", "b h head number",
+    "top largest shift", "total sums", "weights scores decay", "weights logits", "of_query of_key of_value",
+    "past_key past_value", "query_segments key_segments", "cu_query cu_key", "query_lengths key_lengths",
+    "heads kv_heads", "of_weights of_logits of_dots", "slope capped", "dtype wide", "scale softcap"))
 """Names of which one is taken for another where a function has both."""
 
 
@@ -118,15 +117,14 @@ def shift_a_bound(node: ast.AST) -> Iterator[ast.AST]:
     """An end of a slice one further, one less far, or left out."""
     if not isinstance(node, ast.Slice) or node.step:
         return
-    for field in ("lower", "upper"):
-        bound: ast.expr | None = getattr(node, field)
+    ends = (node.lower, node.upper)
+    for at, bound in enumerate(ends):
         if bound is None:
             continue
-        yield ast.Slice(**{"lower": node.lower, "upper": node.upper, field: None})
-        if not isinstance(bound, ast.Constant):  # of a constant `count_otherwise` tells
-            for op in (ast.Add(), ast.Sub()):
-                yield ast.Slice(**{"lower": node.lower, "upper": node.upper,
-                                   field: ast.BinOp(bound, op, ast.Constant(1))})
+        shifted = [] if isinstance(bound, ast.Constant) else [  # of a constant `count_otherwise` tells
+            ast.BinOp(bound, op, ast.Constant(1)) for op in (ast.Add(), ast.Sub())]
+        for now in (None, *shifted):
+            yield ast.Slice(*[now if each == at else end for each, end in enumerate(ends)])
 
 
 def shift_a_range(node: ast.AST) -> Iterator[ast.AST]:

@@ -16,7 +16,7 @@ def attend(query, key, value, *, cu_query, cu_key, causal=False, scale=None, win
         first, last = cu_query[b], cu_query[b + 1]
         start, stop = cu_key[b], cu_key[b + 1]
         T, S = last - first, stop - start
-        if T == 0 or S == 0 and sinks is None:
+        if T == 0 or (S == 0 and sinks is None):
             continue
         row, column = np.arange(T)[:, None] + (S - T), np.arange(S)
         hidden = np.zeros((T, S), bool)
