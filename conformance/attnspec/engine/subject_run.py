@@ -24,6 +24,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.trials.archives import Archives
@@ -201,14 +202,19 @@ class SubjectRun:
         evidence = evidence_of(trial, failure, tally.last)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):
-            verdict = Verdict.ERRORED
+            verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._diagnosed(trial, evidence)
+            evidence = self._diagnosed(trial, evidence, failure if isinstance(failure, SubjectRaised) else None)
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
+    def _declines(self, check: Check, raised: SubjectRaised) -> bool:
+        """Whether the function says that it does not do what is only recommended: an answer, and no accident."""
+        return check.clause.level is not Level.MUST and raised.asked is not None and bool(
+            refusal_words(raised, raised.asked, home=self.subject.home))
+
+    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None) -> Evidence:
         """The evidence with what it is like.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
@@ -218,7 +224,7 @@ class SubjectRun:
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        return self._explainer.explained(trial, evidence)
+        return self._explainer.explained(trial, evidence, raised)
 
     @cached_property
     def _explainer(self) -> Explainer:
