@@ -6,6 +6,7 @@ import ast
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -70,21 +71,26 @@ def _in_turn(mutants: Sequence[KernelMutant], random: Random) -> Iterator[Kernel
                 del by_operator[operator]
 
 
+@cache
 def mutants_of(kernel: str) -> Sequence[KernelMutant]:
     """All mutants of a kernel, in the order of its text; what two operators make alike is there once."""
     text = kernel_files()[kernel].read_text(encoding="utf-8")
     found: dict[str, KernelMutant] = {}
-    base = ast.dump(ast.parse(text))
     for change in _changes(text):
         changed = change.made_in(text)
-        try:
-            tree = ast.dump(ast.parse(changed))
-        except SyntaxError:  # such as an assignment to a call: nobody would run it
-            continue
-        if tree != base:
-            found.setdefault(tree, KernelMutant(kernel, f"{kernel}/{change.name}", changed, change.line_in(text),
-                                                change.line_in(changed)))
+        if changed not in found and change.is_one and _is_python(changed):
+            found[changed] = KernelMutant(kernel, f"{kernel}/{change.name}", changed, change.line_in(text),
+                                          change.line_in(changed))
     return tuple(found.values())
+
+
+def _is_python(text: str) -> bool:
+    """Whether it can be read: an assignment to a call, say, cannot, and nobody would run it."""
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,11 @@ class Change:
     operator: str
     node: ast.AST
     now: ast.AST
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it changes anything: `H, H` may be swapped."""
+        return ast.dump(self.node) != ast.dump(self.now)
 
     @property
     def name(self) -> str:
