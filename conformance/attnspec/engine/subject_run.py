@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
+from attnspec.core.feature_coverage import triples_taken
 from attnspec.core.gradient_keywords import GRAD
-from attnspec.core.nouns import DType, Effort, Level, Verdict
+from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.engine.asked import as_put
@@ -20,6 +21,7 @@ from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.problems.coverage import taken_by
+from attnspec.problems.feature_array import traits_within
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
@@ -86,7 +88,9 @@ class SubjectRun:
         told = declared.dtypes if GRAD in declared.keywords else ()
         backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
         taken = written(taken_by(declared.limits, declared.keywords))
-        return replace(self.subject.card(probed, precision), taken=taken, backward=backward)
+        traits = frozenset(traits_within(declared.limits, declared.keywords))
+        triples = written(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
+        return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -251,4 +255,4 @@ class SubjectRun:
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
                        readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked,
-                       sample=tally.sample)
+                       sample=tally.sample, triples=written(tally.triples))
