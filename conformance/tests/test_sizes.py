@@ -156,7 +156,7 @@ def test_a_glance_has_several_groups_of_heads_under_clauses_about_them_and_many_
     maybe = [demand for demand in first if demand.domain.grouped == "maybe"]
     assert 0.4 * len(maybe) < len(several.intersection(maybe)) < 0.8 * len(maybe)
     refusing = dealt(plan(Effort.GLANCE, Limits(grouped=False)))
-    assert all(sizes.H == sizes.Hkv for rows in refusing.values() for sizes in rows)
+    assert all(sizes.Hkv == sizes.H for rows in refusing.values() for sizes in rows)
 
 
 def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:

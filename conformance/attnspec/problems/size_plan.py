@@ -128,14 +128,15 @@ class SizePlan:
         yield from (*rows, *filter(None, simplest))
 
     def _in_groups(self, demand: Demand, sizes: Sizes) -> Sizes:
-        """The one case of a glance with several groups of several heads, of each clause about groups and of every second
-        that may have them. Where all heads share one of keys, which is whose does not show, nor what was broadcast and
-        should have been repeated.
+        """The one case of a glance with several groups of several heads, of each clause about groups and of every
+        second that may have them. Where all heads share one of keys, which is whose does not show, nor what was
+        broadcast and should have been repeated.
         """
         grouping, takes = demand.domain.grouped, self.limits.grouped
-        is_meant = takes is not False if grouping == "always" else takes is True and grouping == "maybe" and (
-            self._drawer(f"groups {demand.spelled}").share() < _IN_GROUPS)
-        if not is_meant or sizes.H > sizes.Hkv > 1:
+        is_about_groups = grouping == "always" and takes is not False
+        may_have = grouping == "maybe" and takes is True
+        is_chosen = may_have and self._drawer(f"groups {demand.spelled}").share() < _IN_GROUPS
+        if not (is_about_groups or is_chosen) or sizes.H > sizes.Hkv > 1:
             return sizes
         most = max(self._cap(demand, 0), demand.work(sizes))
         grouped = demand.within(replace(sizes, H=4, Hkv=2), self.limits, most)

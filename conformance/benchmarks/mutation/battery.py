@@ -3,8 +3,8 @@
     python conformance/benchmarks/mutation/battery.py KERNEL.py MUTANT.py      # prints a line of JSON
 
 It knows nothing of attnspec, so that its inputs are others than those that attnspec judges by. Values are compared and
-nothing else: a mutant counts as equivalent if it changes only layouts in memory, what is written to, or the dtype of the
-answer (which a `should` clause is about).
+nothing else: a mutant counts as equivalent if it changes only layouts in memory, what is written to, or the dtype of
+the answer (which a `should` clause is about).
 """
 
 from __future__ import annotations
