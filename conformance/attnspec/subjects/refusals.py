@@ -77,12 +77,12 @@ def with_refusals(subject: Subject) -> Subject:
     if begun is None:
         return subject
     if subject.declaration.kind is Kind.LAYER:
-        return with_widths(_without_optional(begun.subject, begun.start))
+        return with_widths(_with_groups(begun.about(_without_optional(begun.subject, begun.start))))
     subject = _without_refused_dtypes(begun.subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
     subject = _without_optional(with_layouts(begun.interview.of(subject), begun.start), begun.start)
-    return _with_groups(_with_found(subject), begun.start)
+    return _with_groups(begun.about(_with_found(subject)))
 
 
 def _without_optional(subject: Subject, start: Case) -> Subject:
@@ -267,18 +267,25 @@ def _settled(begun: Begun, end: Case) -> Begun:
     return begun
 
 
-def _with_groups(subject: Subject, start: Case) -> Subject:
-    """The subject as one that takes grouped heads, where it was begun with them."""
-    declared = subject.declaration
-    if start.at("G") == 1 or declared.limits.grouped is not None:
+def _with_groups(begun: Begun) -> Subject:
+    """The subject as one that takes grouped heads, where it answers a plain problem with them: who says nothing of them
+    is put them as often as who declares them, beside every keyword. Wrong answers are for clauses to find.
+    """
+    subject, start, declared = begun.subject, begun.start, begun.subject.declaration
+    if declared.limits.grouped is not None:
+        return subject
+    if start.at("G") == 1 and not all(begun.interview.takes(case) for case in _unlike(start, OPTIONAL[0])):
         return subject
     return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
 
 def _is_promised(subject: Subject, found: Found) -> bool:
-    """Whether a profile is claimed that promises what is refused, or grouped heads are declared."""
+    """Whether a profile is claimed that promises what is refused, or grouped heads are declared; that they were found
+    to be taken is no promise.
+    """
     declared, refusal = subject.declaration, found.refusal
+    says_grouped = subject.described is not None and "grouped" in subject.described.attributes
     if any(each.axis == "G" for each in refusal.conditions) and (
-            declared.limits.grouped or "grouped" in declared.claims):
+            (declared.limits.grouped and says_grouped) or "grouped" in declared.claims):
         return True
     return any(EVERY_KEYWORD[name].profile in declared.claims for name in refusal.keywords)
