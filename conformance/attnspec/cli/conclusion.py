@@ -12,7 +12,7 @@ from typing import TextIO
 import click
 
 from attnspec.cli import findings, unjudged
-from attnspec.cli.baseline import but_for, gone, held_against
+from attnspec.cli.baseline import gone, held_against
 from attnspec.cli.digest import Digest
 from attnspec.cli.tried import tried
 from attnspec.cli.unjudged import kept_away, lacks
@@ -24,6 +24,7 @@ from attnspec.core.other_names import listed, meant_by
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained
+from attnspec.report.known import but_for
 from attnspec.runner.jobs import idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
@@ -111,7 +112,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_on_little(digest)}{_refused(digest)}{but_for(digest)}."
+        return f"Conforms{_on_little(digest)}{_refused(digest)}{but_for(digest.outcomes)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""

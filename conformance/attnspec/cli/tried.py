@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import of_subject
-from attnspec.engine.portions import NOT_AT_FLOAT64
+from attnspec.core.plan import NOT_AT_FLOAT64
 from attnspec.report.coverage import at_sizes, covered
 
 FEW = 3

@@ -13,6 +13,13 @@ from attnspec.core.surroundings import Surroundings
 SAMPLE: Mapping[Effort, int] = {Effort.QUICK: 3, Effort.DEFAULT: 5}
 """How many cases of a clause whose verdict does not depend on the dtype are tried at further dtypes than the first."""
 
+PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
+"""Why a glance does not put a clause that does not depend on the dtype at a further one."""
+
+NOT_AT_FLOAT64 = "it is not tested at float64, in which models do not compute; to test it there, name the dtype or " \
+                 "use effort default"
+"""Why effort quick does not put one at float64."""
+
 HANDED = "attnspec_handed"
 """A module in memory only, for functions handed to `gate` that no import would find again."""
 
@@ -29,6 +36,11 @@ def is_fault(target: str) -> bool:
 def is_own(target: str) -> bool:
     """Whether a target names a fault or a sound formulation."""
     return target.startswith((FAULT, SOUND))
+
+
+def is_left_out(reason: str) -> bool:
+    """Whether the plan of a run is why a clause does not apply, and not the subject."""
+    return reason == NOT_AT_FLOAT64 or reason.startswith(PUT_ONCE.partition("{}")[0])
 
 
 @dataclass(frozen=True, slots=True)

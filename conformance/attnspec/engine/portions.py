@@ -6,16 +6,9 @@ from dataclasses import dataclass
 
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.plan import Plan
+from attnspec.core.plan import NOT_AT_FLOAT64, PUT_ONCE, Plan
 from attnspec.engine.known_failures import listed
 from attnspec.spec.clause import Clause, first_of, is_due, is_put_whole
-
-PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
-"""Why a gate, or a glance, does not put a clause that does not depend on the dtype."""
-
-NOT_AT_FLOAT64 = "it is not tested at float64, in which models do not compute; to test it there, name the dtype or " \
-                 "use effort default"
-"""Why effort quick does not put one at float64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import pytest
 
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.made_variants import foretold_variants, read_variants
-from attnspec.core.nouns import DType, Effort, Verdict, gates
+from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import HANDED, Item, Plan
 from attnspec.core.sizes import foretold, read_all
 from attnspec.record.codec import encode
@@ -180,13 +180,15 @@ def _handed(function: Callable[..., object], name: str) -> str:
 def _announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
     """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
 
-    A violated clause that does not gate (`should`, `may`) is skipped with its sentence, so that it is seen and not
-    counted as passed.
+    A violated clause that does not gate (`should`, `may`, or what a baseline could not know) is skipped with its
+    sentence, so that it is seen and not counted as passed.
     """
     if outcome.verdict in _PASSING:
         return
     if outcome.verdict in _WITHOUT_VERDICT:
         pytest.skip(in_short(outcome))
-    if outcome.verdict is Verdict.NOT_RUN or gates(outcome.verdict, outcome.level, strict=strict):
+    if outcome.verdict is Verdict.NOT_RUN or outcome.does_gate(strict=strict):
         pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+    if outcome.change and outcome.is_excused:
+        pytest.skip(f"{outcome.change.novelty.value}: {in_short(outcome)}")
     pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")
