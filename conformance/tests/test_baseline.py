@@ -91,8 +91,8 @@ def test_a_gate_knows_what_it_knew_when_it_was_set_up(here: Path) -> None:
     assert "mended" not in judged(here, "--update-baseline", shift=0)[1]
     code, output = judged(here, shift=1)
     assert code == 1
-    assert ("regression: theirs.py:attend causal.no_lookahead (float32) is violated (no_influence); it did not fail "
-            "when the list was made") in output
+    assert "regression: theirs.py:attend causal.no_lookahead (float32) is violated" in output
+    assert "; it did not fail when the list was made" in output
 
 
 def test_only_what_gates_is_written(tmp_path: Path) -> None:

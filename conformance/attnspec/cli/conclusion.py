@@ -31,6 +31,7 @@ _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures 
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
+_LEFT = 40   # characters of a list of parameters
 
 
 def verdict(digest: Digest) -> str:
@@ -91,7 +92,7 @@ def unpromised(digest: Digest) -> Iterator[str]:
     if "refuses" in _refused(digest):
         yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
     if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject) for subject in digest.subjects}:
-        yield "  Gradients were not judged (--profile gradients judges them)."
+        yield "  Gradients were not judged (--profile +gradients judges them)."
 
 
 def _is_glance(digest: Digest) -> bool:
@@ -168,14 +169,17 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _refused(digest: Digest) -> str:
-    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); is_causal was never given`."""
+    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never given`.
+
+    A parameter that was never given was never tried: nobody knows whether it does what it says, or anything.
+    """
     if len(digest.subjects) != 1:
         return ""
     cards = [known.card for known in digest.cards.values()]
     what = refused_by(cards[0] if cards else None, digest.outcomes)
-    left = [name for card in cards for name in card.defaults if meant_by(name)]
+    left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
-    return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
+    return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
 
 
 def _on_little(digest: Digest) -> str:

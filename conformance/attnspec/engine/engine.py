@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attnspec
 from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration
@@ -18,6 +17,7 @@ from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.targets import is_bare
+from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
 from attnspec.engine.selection import check_known, matching, no_clause, no_dtype
 from attnspec.faults.declared import declaration_of
@@ -76,10 +76,10 @@ class Engine:
         """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
         named = tuple(name for name in self.plan.clauses if not word_of(name))
         asked = matching(named, [clause.id for clause in self._law.clauses])
-        check_known("profile", self.plan.profiles, PROFILES)
+        check_known("profile", tuple(sorted(self.plan.asked_for)), PROFILES)
         return tuple(clause for clause in self._law.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
-                     and clause.profile in (self.plan.profiles or (clause.profile,)))
+                     and clause.profile in (self.plan.narrowing or (clause.profile,)))
 
     def _of_variants(self, target: str) -> frozenset[str]:
         """The clauses of variants that attnspec makes itself which a target is put."""
@@ -152,7 +152,7 @@ class Engine:
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
-        if self.plan.clauses or self.plan.profiles or not is_fault(target):
+        if self.plan.clauses or self.plan.narrowing or not is_fault(target):
             named, made = {clause.id for clause in self.clauses}, self._of_variants(target)
             named |= made if self.plan.variants else frozenset()
             return tuple(clause for clause in self._law.clauses
@@ -297,7 +297,7 @@ class Engine:
     @property
     def conditions(self) -> Conditions:
         """What the plan's outcomes are found under."""
-        return Conditions(attnspec.__version__, self._law.digest[:DIGITS], self.plan.effort, self.plan.seed,
+        return Conditions(VERSION, self._law.digest[:DIGITS], self.plan.effort, self.plan.seed,
                           self.plan.strict)
 
     def replay(self, item: Item, recipe: str) -> Outcome:

@@ -80,10 +80,11 @@ def gate(
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
-    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.
-    effort: glance, quick, default or thorough. Quick, and with no dtypes named, every clause is put at float32 (or the
-    first dtype that the target takes); at the others those whose verdict depends on the dtype. The others are skipped;
-    effort default tries a sample of their cases. A glance tries one case of each clause, and looks for no causes.
+    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply. `+gradients` adds a profile.
+    effort: glance, quick, default or thorough, as `attnspec check` has them: the verdict is the same. With no dtypes
+    named, quick and default try a sample of the cases at further dtypes than float32 (or the first one that the target
+    takes), but for clauses whose verdict depends on the dtype. A glance tries one case of each clause, and looks for no
+    causes.
     strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item may look
     for.  implementations: folders of adapters, as `attnspec init` writes them.  spec_add: files of clauses
     of your own, judged beside the others (docs/writing-a-clause.md).
@@ -106,15 +107,14 @@ def gate(
                          "device= give its name: 'package.module:function' or 'path/to/file.py:function'.")
     if not 0 < deadline < math.inf:
         raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
-    named = tuple(_member(DType, "dtype", name) for name in _texts(dtypes))
     plan = Plan(
         targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=_texts(clauses), profiles=_texts(profiles),
-        dtypes=named, effort=_member(Effort, "effort", effort),
-        seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
+        dtypes=tuple(_member(DType, "dtype", name) for name in _texts(dtypes)),
+        effort=_member(Effort, "effort", effort), seed=seed, strict=strict, lift=lift,
+        implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
         device=device, memory=int(memory * 2**30), must_take=" ".join(_texts(must_take)),
-        sizes=read_all(_texts(sizes)), variants=read_variants(_texts(variants)),
-        is_brief=effort == Effort.QUICK.value and not named)
+        sizes=read_all(_texts(sizes)), variants=read_variants(_texts(variants)))
     look_in(plan.surroundings({}))
     return _test(plan, engine)
 
