@@ -27,7 +27,7 @@ from attnspec.core.sizes import foretold, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
-from attnspec.runner.gate_cost import EFFORT, SIZES, STRICT
+from attnspec.runner.gate_cost import EFFORT, FOLDERS, SIZES, STRICT
 from attnspec.runner.judge import ENGINE, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
@@ -134,6 +134,8 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         request.node.user_properties.extend([(STRICT, "yes")] if plan.strict else [])
+        folders = [(FOLDERS, json.dumps(plan.implementations))] if plan.implementations else []
+        request.node.user_properties.extend(folders)
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)

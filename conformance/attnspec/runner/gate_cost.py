@@ -27,6 +27,9 @@ SIZES = "attnspec_sizes"
 STRICT = "attnspec-strict"
 """The property that only items of a strict gate have in their report; `attnspec` is the outcome as JSON."""
 
+FOLDERS = "attnspec-folders"
+"""The property of an item that names the folders of further implementations, as JSON."""
+
 _ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 
