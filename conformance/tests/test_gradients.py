@@ -231,7 +231,7 @@ def test_a_run_that_names_gradients_asks_frameworks_for_all_of_them() -> None:
 # Who is judged how
 
 
-OF_FRAMEWORK = """
+AUTOGRAD = """
 import torch
 class Attend(torch.autograd.Function):
     @staticmethod
@@ -258,17 +258,18 @@ RIGHT = "return logits @ key, logits.mT @ query, weights.mT @ grad"
 def test_every_run_judges_what_a_framework_differentiates(tmp_path: Path, ends: str, verdict: Verdict) -> None:
     pytest.importorskip("torch")
     path = tmp_path / f"own{next(COUNTER)}.py"
-    path.write_text(OF_FRAMEWORK.format(ends=ends), encoding="utf-8")
+    path.write_text(AUTOGRAD.format(ends=ends), encoding="utf-8")
     engine = Engine(Plan((f"{path}:attend",), effort=Effort.GLANCE))
     items = {(item.clause, item.dtype): item for item in engine.items()}
-    assert engine.try_item(items["gradients.of_key", "float32"]).verdict is verdict
+    judged = engine.try_item(items["gradients.of_key", "float32"])
+    assert judged.verdict is verdict, judged.reason
     elsewhere = engine.try_item(items["gradients.of_key", "float16"])
     assert elsewhere.reason == GRADIENTS_ONCE.format("float32")
 
 
 def test_a_function_whose_framework_has_no_derivative_says_so(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    text = OF_FRAMEWORK.format(ends=RIGHT).replace("def backward", "def other")
+    text = AUTOGRAD.format(ends=RIGHT).replace("def backward", "def other")
     path = tmp_path / f"own{next(COUNTER)}.py"
     path.write_text(text, encoding="utf-8")
     engine = Engine(Plan((f"{path}:attend",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))

@@ -32,8 +32,9 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
 
 
 def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
-    """The same with the file as GitHub's annotations name it; of an adapter that wraps a function of the repository, the
-    line of that function, which is the one to be mended.
+    """The same with the file as GitHub's annotations name it.
+
+    Of an adapter that wraps a function of the repository, it is the line of that function: that one is to be mended.
     """
     place = defined_at(target, folders)
     if place is None:
