@@ -314,6 +314,9 @@ def test_a_mistake_in_a_gate_is_told_without_a_stack(tmp_path: Path, options: st
 
 def test_a_gate_says_at_its_end_that_no_gradients_were_judged(tmp_path: Path) -> None:
     (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
-    text = "from attnspec import gate\ntest_it = gate('halves.py:attend', clauses='gradients.of_key', effort='glance')\n"
+    text = """
+from attnspec import gate
+test_it = gate("halves.py:attend", clauses="gradients.of_key", effort="glance")
+"""
     assert ("attnspec: gradients of halves.py:attend were not judged: halves.py:attend has no backward pass"
             ) in pytest_run(tmp_path, text).stdout

@@ -43,7 +43,7 @@ class GateCost:
         self._spent: dict[str, float] = {}
         self._is_told = False
         self._refused: dict[str, dict[str, None]] = {}  # by subject, what it refuses
-        self._gradients: dict[str, dict[str, None]] = {}  # by subject, why no gradients were judged; "" where some were
+        self._gradients: dict[str, Counter[str]] = {}  # by subject, why no gradients were judged; "" where some were
         self._mended: Counter[str] = Counter()  # by subject, its listed failures that are none any more
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
@@ -82,7 +82,7 @@ class GateCost:
         self._mended[subject] += change.get("novelty") == Novelty.MENDED.value
         if str(outcome["clause"]).partition(".")[0] == POOL and not is_left_out(str(outcome["reason"])):
             is_judged = outcome["verdict"] != Verdict.INAPPLICABLE.value
-            self._gradients.setdefault(subject, {})["" if is_judged else str(outcome["reason"])] = None
+            self._gradients.setdefault(subject, Counter())["" if is_judged else str(outcome["reason"])] += 1
         if refused := outcome.get("refused"):
             self._refused.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
 
@@ -92,7 +92,8 @@ class GateCost:
             terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
         for subject, reasons in self._gradients.items():
             if "" not in reasons:
-                terminalreporter.write_line(f"attnspec: gradients of {subject} were not judged: {next(iter(reasons))}")
+                [(why, _)] = reasons.most_common(1)  # at a dtype that it does not take the reason is another one
+                terminalreporter.write_line(f"attnspec: gradients of {subject} were not judged: {why}")
         for subject, number in self._mended.items():
             if number:
                 terminalreporter.write_line(f"attnspec: {number} listed failures of {subject} are mended: renew the "
