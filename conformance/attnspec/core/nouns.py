@@ -80,9 +80,16 @@ class Panel(enum.Enum):
 class Novelty(enum.Enum):
     """How an outcome stands to the failures that are known of its subject, where it is not one of them."""
 
-    NEW = "new"          # a failure that is not listed
-    MENDED = "mended"    # a listed one that holds now
-    CHANGED = "changed"  # a listed one that fails otherwise, or is not judged any more
+    NEW = "new"                # a failure that is not listed, where nobody knows what the list was made under
+    REGRESSION = "regression"  # one that is not listed, though it was looked for when the list was made
+    UNTRIED = "not tried then"          # one that nobody looked for when the list was made
+    DEEPER = "found at a higher effort"  # one that was looked for then, but not as hard
+    MENDED = "mended"          # a listed one that holds now
+    CHANGED = "changed"        # a listed one that fails otherwise, or is not judged any more
+
+
+EXCUSED = frozenset({Novelty.UNTRIED, Novelty.DEEPER})
+"""New failures that say nothing of what has changed in a subject since its list was made: they do not gate."""
 
 
 class Effort(enum.Enum):

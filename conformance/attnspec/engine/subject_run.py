@@ -15,7 +15,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.engine.asked import as_put
+from attnspec.engine.asked import as_put, samples_gradients
 from attnspec.engine.known_failures import listed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
@@ -105,7 +105,7 @@ class SubjectRun:
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         if is_spared:
-            return self._inapplicable(check, dtype, self._portions.why_spared(dtype))
+            return self._inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
         return self._held(check, dtype)
 
     def applies(self, check: Check, dtype: DType) -> bool:
@@ -119,7 +119,8 @@ class SubjectRun:
 
     @property
     def _portions(self) -> Portions:
-        return Portions(self.plan, self.subject.declaration)
+        is_sampled = samples_gradients(self.plan, self.subject)
+        return Portions(self.plan, self.subject.declaration, samples_gradients=is_sampled)
 
     def _held(self, check: Check, dtype: DType) -> Outcome:
         """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.

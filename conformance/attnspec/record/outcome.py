@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.harm import Harm
-from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
+from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, gates
 from attnspec.record.seen import Seen
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.]*(e[-+]?\d+)?")
@@ -186,6 +186,15 @@ class Outcome:
     asked: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
     triples: str = ""
+
+    def does_gate(self, *, strict: bool) -> bool:
+        """Whether it makes the exit code 1."""
+        return not self.is_excused and gates(self.verdict, self.level, strict=strict)
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether it is a failure that its list of known failures could not know, so that it does not gate."""
+        return self.change is not None and self.change.novelty in EXCUSED
 
     @property
     def how(self) -> str:

@@ -265,9 +265,16 @@ class Subject:
 
     def _called(self, call: Call) -> Answer:
         try:
-            return self.callee.perform(call)
+            return self.callee.perform(self.as_spelled(call))
         except SubjectRaised as raised:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
+
+    def as_spelled(self, call: Call) -> Call:
+        """The call with each keyword by the name of the function's parameter; a backward pass has attnspec's names."""
+        spelled = {} if call.is_backward else self.declaration.spelled
+        if spelled.keys().isdisjoint(call.keywords):
+            return call
+        return replace(call, keywords={spelled.get(name, name): value for name, value in call.keywords.items()})
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages and

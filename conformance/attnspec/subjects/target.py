@@ -189,7 +189,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     left = {**registered.declaration.defaults, **signature.defaults}
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=left,
-                          off=signature.off, form=signature.form, given=signature.given,
+                          off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
@@ -225,7 +225,7 @@ def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
     taken = subject.declaration
     declaration = replace(declared, keywords=taken.keywords, defaults=taken.defaults,
-                          off=taken.off, limits=limits,
+                          off=taken.off, spelled=taken.spelled, limits=limits,
                           conventions={**declared.conventions, **variant.conventions},
                           precision={**declared.precision, **variant.precision,
                                      **variant.precision_on.get(_device_of(subject.callee), {})})
