@@ -27,6 +27,7 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
+from attnspec.subjects.watching import Asking, asking, incidents_of
 from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
@@ -103,6 +104,21 @@ class SubjectRun:
         if is_spared:
             return self._inapplicable(check, dtype, self._portions.why_spared(dtype))
         return self._held(check, dtype)
+
+    def with_incidents(self, outcome: Outcome) -> Outcome:
+        """The outcome; what went wrong outside of trials fails the first clause that has to hold and did."""
+        incidents = incidents_of(self.subject)
+        if incidents is None:
+            return outcome
+        _ = self.card  # what is still asked for it counts, too
+        if outcome.level is not Level.MUST:
+            return outcome
+        incidents.tell(outcome.verdict)
+        if outcome.verdict not in (Verdict.HELD, Verdict.NO_CLAIM):
+            return outcome
+        met = incidents.taken()
+        return replace(outcome, verdict=met[0].verdict, reason="; ".join(each.sentence for each in met)) if met else (
+            outcome)
 
     def applies(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is tried at this dtype."""
@@ -224,7 +240,8 @@ class SubjectRun:
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        return self._explainer.explained(trial, evidence, raised)
+        with asking(self.subject, Asking.CAUSES):
+            return self._explainer.explained(trial, evidence, raised)
 
     @cached_property
     def _explainer(self) -> Explainer:

@@ -1,0 +1,86 @@
+"""Every call counts: what a function does once, while it is asked something outside of a trial, fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.engine.engine import Engine
+from attnspec.hosting import pool
+from attnspec.record.outcome import Outcome
+
+SOUND = """
+import os, signal, time
+import numpy as np
+
+calls = 0
+
+def sound(query, key, value, mask=None, causal=False):
+    heads = query.shape[1] // key.shape[1]
+    key, value = (np.repeat(each, heads, 1).astype(np.float64) for each in (key, value))
+    scores = query.astype(np.float64) @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    most = np.maximum(scores.max(-1, keepdims=True, initial=-np.inf), -1e300)
+    weights = np.exp(scores - most)
+    return (weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300) @ value).astype(query.dtype)
+
+def attend(query, key, value, mask=None, causal=False):
+    global calls
+    calls += 1
+    output = sound(query, key, value, mask, causal)
+    {what}
+    return output
+"""
+ONCE = {
+    "if calls == 2: os._exit(3)": (Verdict.CRASHED, "exit code 3"),
+    "if calls == 20: os.kill(os.getpid(), signal.SIGSEGV)": (Verdict.CRASHED, "(SIGSEGV), in call 20, while it was"),
+    "if calls == 20: time.sleep(1e6)": (Verdict.TIMED_OUT, "in call 20, while it was asked what it takes"),
+    "if calls == 5: [][3]": (Verdict.ERRORED, "IndexError: list index out of range, in call 5"),
+    "if calls == 5: return output[:1, :1, :1]": (Verdict.VIOLATED, "in call 5"),
+    "if calls == 20: output[...] = np.nan": (Verdict.VIOLATED, "NaN stood in its output for finite inputs, in call 20"),
+    "": (Verdict.HELD, ""),
+}
+CLAUSE = "attention.shape"
+
+
+@pytest.fixture(autouse=True)
+def no_host_is_left() -> Iterator[None]:
+    """Hosts end with the test that started them."""
+    yield
+    pool.close_all()
+
+
+def outcomes_of(folder: Path, source: str, *clauses: str) -> list[Outcome]:
+    """What comes of a function `attend`, clause after clause."""
+    target = f"{folder / 'mine.py'}:attend"
+    (folder / "mine.py").write_text(source, encoding="utf-8")
+    plan = Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, deadline=2.0)
+    engine = Engine(plan)
+    return [engine.try_item(Item(target, clause, "float32")) for clause in clauses]
+
+
+@pytest.mark.parametrize("what", ONCE)
+def test_what_happens_once_while_it_is_asked_fails_it(what: str, here: Path) -> None:
+    outcomes = outcomes_of(here, SOUND.replace("{what}", what), "attention.definition", CLAUSE)
+    verdict, words = ONCE[what]
+    if verdict is Verdict.HELD:
+        assert [each.verdict for each in outcomes] == [Verdict.HELD] * 2
+    else:
+        assert any(each.verdict is verdict for each in outcomes)
+        assert any(words in each.reason for each in outcomes), [each.reason for each in outcomes]
+
+
+LIMITED = {"T": "query.shape[2] % 16", "S": "key.shape[2] % 16 or key.shape[2] < 4"}
+
+
+@pytest.mark.parametrize("axis", LIMITED)
+def test_a_function_that_restricts_one_axis_is_asked_all_the_same(axis: str, here: Path) -> None:
+    what = f"if {LIMITED[axis]}: raise ValueError('this length {axis} is not taken')"
+    [outcome] = outcomes_of(here, SOUND.replace("{what}", what), "masking.definition")
+    assert outcome.verdict in (Verdict.HELD, Verdict.INAPPLICABLE, Verdict.NO_CLAIM), outcome.reason
