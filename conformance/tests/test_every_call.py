@@ -10,7 +10,9 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting import pool
+from attnspec.ranking.kernels import KernelWorker
 from attnspec.record.outcome import Outcome
+from attnspec.record.ranked import Standing
 
 SOUND = """
 import os, signal, time
@@ -84,3 +86,27 @@ def test_a_function_that_restricts_one_axis_is_asked_all_the_same(axis: str, her
     what = f"if {LIMITED[axis]}: raise ValueError('this length {axis} is not taken')"
     [outcome] = outcomes_of(here, SOUND.replace("{what}", what), "masking.definition")
     assert outcome.verdict in (Verdict.HELD, Verdict.INAPPLICABLE, Verdict.NO_CLAIM), outcome.reason
+
+
+def test_a_question_that_fails_of_itself_costs_one_item(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = f"{here / 'mine.py'}:attend"
+    (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
+    plan = Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
+    monkeypatch.setattr("attnspec.questions.conventions.mask_with_causal", lambda *_: {}["x"])
+    engine, item = Engine(plan), Item(target, CLAUSE, "float32")
+    with pytest.raises(KeyError):
+        engine.try_item(item)
+    assert engine.try_item(item).verdict is Verdict.HELD
+    assert "mask_with_causal" not in engine.card(target).probed
+    assert engine.card(target).probed["hidden_row"]
+
+
+def test_an_error_of_attnspecs_own_costs_a_ranked_kernel_one_item(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = f"{here / 'mine.py'}:attend"
+    (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
+    monkeypatch.setattr("attnspec.questions.conventions.mask_with_causal", lambda *_: {}["x"])
+    plan = Plan((target,), clauses=(CLAUSE, "attention.definition"), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
+    ranked = KernelWorker(plan, 0, lambda _: None).rank(target)
+    assert (ranked.verdict, ranked.held) == (Standing.NOT_JUDGED, 1)
+    assert "attnspec itself failed at attention" in ranked.reason
+    assert "KeyError" in ranked.reason

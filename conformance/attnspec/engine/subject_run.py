@@ -27,7 +27,7 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
-from attnspec.subjects.watching import Asking, asking, incidents_of
+from attnspec.subjects.watching import Asking, asking, incidents_of, surviving
 from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
@@ -57,6 +57,7 @@ class SubjectRun:
         self.subject = subject
         self.archives: Archives | None = None
         self._looked_into = 0
+        self._is_card_asked = False
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._checks, self._refutations = checks, refutations
@@ -110,7 +111,11 @@ class SubjectRun:
         incidents = incidents_of(self.subject)
         if incidents is None:
             return outcome
-        _ = self.card  # what is still asked for it counts, too
+        if not self._is_card_asked:
+            self._is_card_asked = True
+            with surviving(self.subject):
+                _ = self.card  # what is still asked for it counts, too
+        incidents.raise_defect()
         if outcome.level is not Level.MUST:
             return outcome
         incidents.tell(outcome.verdict)
@@ -226,7 +231,7 @@ class SubjectRun:
                              evidence=evidence)
 
     def _declines(self, check: Check, raised: SubjectRaised) -> bool:
-        """Whether the function says that it does not do what is only recommended: that is an answer, and no accident."""
+        """Whether the function says that it does not do what is only recommended, which is no accident."""
         return check.clause.level is not Level.MUST and raised.asked is not None and bool(
             refusal_words(raised, raised.asked, home=self.subject.home))
 

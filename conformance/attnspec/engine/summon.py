@@ -12,7 +12,7 @@ from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied
 from attnspec.subjects.target import importable
-from attnspec.subjects.watching import Asking, asking, watched
+from attnspec.subjects.watching import Asking, asking, surviving, watched
 
 
 def summon(target: str, plan: Plan) -> Subject:
@@ -29,7 +29,7 @@ def summon(target: str, plan: Plan) -> Subject:
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
     subject = watched(subject)
     if is_bare(target):
-        with asking(subject, Asking.TAKES), contextlib.suppress(SubjectDied):
+        with asking(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving(subject):
             check_axes(subject, target=importable(target))  # nothing is concluded of one that dies; clauses say how
             subject = with_refusals(subject)
     return as_asked(subject, plan)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
@@ -46,6 +47,8 @@ class Incidents:
     _met: dict[Verdict, Incident] = field(default_factory=dict)
     _told: set[Verdict] = field(default_factory=set)
     _lasting: set[str] = field(default_factory=set)
+    _defects: list[Exception] = field(default_factory=list)
+    _is_owned_up: bool = False
 
     @contextlib.contextmanager
     def during(self, asking: Asking) -> Iterator[None]:
@@ -83,6 +86,17 @@ class Incidents:
         met, self._met = tuple(self._met.values()), {}
         self._told |= {each.verdict for each in met}
         return met
+
+    def note_defect(self, defect: Exception) -> None:
+        """Remember an error of attnspec's own, unless it is the same again."""
+        if repr(defect) not in map(repr, self._defects):
+            self._defects.append(defect)
+
+    def raise_defect(self) -> None:
+        """Raise the first error of attnspec's own that was not raised yet: it costs one item, and not all."""
+        if self._defects and not self._is_owned_up:
+            self._is_owned_up = True
+            raise self._defects[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +203,20 @@ def asking(subject: Subject, what: Asking) -> AbstractContextManager[None]:
     """Inside, the calls of a subject, if it is watched, are made for this."""
     incidents = incidents_of(subject)
     return incidents.during(what) if incidents else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def surviving(subject: Subject) -> Iterator[None]:
+    """Inside, an error of attnspec's own ends what is inside, and nothing else: an item tells it (`raise_defect`)."""
+    try:
+        yield
+    except (AttnspecError, SubjectDied, SubjectRaised, UnusableAnswer):
+        raise
+    except Exception as defect:
+        incidents = incidents_of(subject)
+        if incidents is None:
+            raise
+        incidents.note_defect(defect)
 
 
 def lives_apart(callee: Callee) -> bool:
