@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting import pool
+from attnspec.questions.asker import Reply
 from attnspec.ranking.kernels import KernelWorker
 from attnspec.record.outcome import Outcome
 from attnspec.record.ranked import Standing
+from attnspec.subjects.watching import GIVEN_UP
 
 SOUND = """
 import os, signal, time
@@ -78,6 +81,12 @@ def test_what_happens_once_while_it_is_asked_fails_it(what: str, here: Path) -> 
         assert any(words in each.reason for each in outcomes), [each.reason for each in outcomes]
 
 
+
+def fail(*_: object) -> Reply:
+    """A question that fails of itself."""
+    raise KeyError("x")
+
+
 LIMITED = {"T": "query.shape[2] % 16", "S": "key.shape[2] % 16 or key.shape[2] < 4"}
 
 
@@ -92,7 +101,7 @@ def test_a_question_that_fails_of_itself_costs_one_item(here: Path, monkeypatch:
     target = f"{here / 'mine.py'}:attend"
     (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
     plan = Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
-    monkeypatch.setattr("attnspec.questions.conventions.mask_with_causal", lambda *_: {}["x"])
+    monkeypatch.setattr("attnspec.questions.conventions.mask_with_causal", fail)
     engine, item = Engine(plan), Item(target, CLAUSE, "float32")
     with pytest.raises(KeyError):
         engine.try_item(item)
@@ -104,9 +113,25 @@ def test_a_question_that_fails_of_itself_costs_one_item(here: Path, monkeypatch:
 def test_an_error_of_attnspecs_own_costs_a_ranked_kernel_one_item(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = f"{here / 'mine.py'}:attend"
     (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
-    monkeypatch.setattr("attnspec.questions.conventions.mask_with_causal", lambda *_: {}["x"])
+    monkeypatch.setattr("attnspec.questions.conventions.mask_with_causal", fail)
     plan = Plan((target,), clauses=(CLAUSE, "attention.definition"), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
     ranked = KernelWorker(plan, 0, lambda _: None).rank(target)
     assert (ranked.verdict, ranked.held) == (Standing.NOT_JUDGED, 1)
     assert "attnspec itself failed at attention" in ranked.reason
     assert "KeyError" in ranked.reason
+
+
+def test_of_a_function_that_always_hangs_the_rest_is_not_put(here: Path) -> None:
+    began = time.monotonic()
+    outcomes = outcomes_of(here, SOUND.replace("{what}", "time.sleep(1e6)"), CLAUSE, "attention.definition",
+                           "attention.finite", "masking.definition", "causal.no_lookahead")
+    assert outcomes[0].verdict is Verdict.TIMED_OUT
+    assert (outcomes[-1].verdict, outcomes[-1].reason) == (Verdict.NOT_RUN, GIVEN_UP)
+    assert time.monotonic() - began < 40
+
+
+def test_a_process_begins_though_python_is_told_to_keep_folders_away(
+        here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    [outcome] = outcomes_of(here, SOUND.replace("{what}", ""), CLAUSE)
+    assert outcome.verdict is Verdict.HELD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,7 +28,7 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
-from attnspec.subjects.watching import Asking, asking, incidents_of, surviving
+from attnspec.subjects.watching import GIVEN_UP, Asking, asking, incidents_of, surviving
 from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
@@ -104,6 +105,9 @@ class SubjectRun:
             return self._inapplicable(check, dtype, reason)
         if is_spared:
             return self._inapplicable(check, dtype, self._portions.why_spared(dtype))
+        incidents = incidents_of(self.subject)
+        if incidents is not None and incidents.is_given_up:
+            return self._outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
         return self._held(check, dtype)
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
@@ -113,7 +117,7 @@ class SubjectRun:
             return outcome
         if not self._is_card_asked:
             self._is_card_asked = True
-            with surviving(self.subject):
+            with surviving(self.subject), contextlib.suppress(SubjectDied):
                 _ = self.card  # what is still asked for it counts, too
         incidents.raise_defect()
         if outcome.level is not Level.MUST:

@@ -16,10 +16,16 @@ import numpy as np
 
 from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
+from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee, Hosted
 from attnspec.subjects.subject import Subject
+
+MOST_HANGS = 3
+"""So many calls in a row may hang."""
+
+GIVEN_UP = f"this was not put: {MOST_HANGS} calls in a row had not returned before the deadline"
 
 
 class Asking(enum.Enum):
@@ -40,10 +46,14 @@ class Incident:
 
 @dataclass(slots=True)
 class Incidents:
-    """The log of one subject and its variants. asking: what calls are made for now; None in a trial."""
+    """The log of one subject and its variants. asking: what calls are made for now; None in a trial.
+
+    hangs: so many calls, the last ones, did not return.
+    """
 
     asking: Asking | None = None
     calls: int = 0
+    hangs: int = 0
     _met: dict[Verdict, Incident] = field(default_factory=dict)
     _told: set[Verdict] = field(default_factory=set)
     _lasting: set[str] = field(default_factory=set)
@@ -87,6 +97,16 @@ class Incidents:
         self._told |= {each.verdict for each in met}
         return met
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether so many calls in a row have hung that no further one is made: each costs a whole deadline."""
+        return self.hangs >= MOST_HANGS
+
+    def check_hangs(self) -> None:
+        """Raise SubjectDied where the subject is given up."""
+        if self.is_given_up:
+            raise SubjectDied(Death(Verdict.TIMED_OUT, GIVEN_UP))
+
     def note_defect(self, defect: Exception) -> None:
         """Remember an error of attnspec's own, unless it is the same again."""
         if repr(defect) not in map(repr, self._defects):
@@ -115,7 +135,21 @@ class Watched:
         """The callee's answer; rows (T,) bool. What fails outside of a trial is tried once more, and if it does not
         come again, it is noted.
         """
+        self.incidents.check_hangs()
         self.incidents.calls += 1
+        try:
+            answer = self._put(call, rows)
+        except SubjectDied as died:
+            self.incidents.hangs = self.incidents.hangs + 1 if died.verdict is Verdict.TIMED_OUT else 0
+            raise
+        except (SubjectRaised, UnusableAnswer):
+            self.incidents.hangs = 0
+            raise
+        self.incidents.hangs = 0
+        return answer
+
+    def _put(self, call: Call, rows: Array | None) -> Answer:
+        """The answer, watched outside of trials; rows (T,) bool."""
         if self.incidents.asking is None:
             return self.callee.perform(call, rows)
         if self.incidents.asking is Asking.TAKES:
