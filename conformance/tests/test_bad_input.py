@@ -577,3 +577,21 @@ def test_a_name_that_no_file_can_have_is_told_in_one_line(
     err = capsys.readouterr().err
     assert err.startswith(f"attnspec: no file has so long a name: '{'a' * 80}")
     assert err.count("\n") == 1
+
+
+def test_a_problem_that_no_clause_uses_is_looked_at_too(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = spec / "problems.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + "  mine:\n    kind: attention\n    always: [nonsense]\n",
+                    encoding="utf-8")
+    assert main(["lint", "--spec", "spec"]) == 2
+    assert "'nonsense' is not a known keyword" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("numpy/msa * float32 B1", "attnspec: '*' names no single clause, and a case is that of one."),
+    ("numpy/msa mask.* float32 B1", "attnspec: 'mask.*' names no single clause, and a case is that of one."),
+])
+def test_a_case_is_that_of_one_clause(
+        line: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
+    assert main(["replay", line]) == 2
+    assert capsys.readouterr().err.startswith(message)

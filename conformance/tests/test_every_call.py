@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
@@ -135,3 +139,48 @@ def test_a_process_begins_though_python_is_told_to_keep_folders_away(
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     [outcome] = outcomes_of(here, SOUND.replace("{what}", ""), CLAUSE)
     assert outcome.verdict is Verdict.HELD
+
+
+LATER = """
+    import threading
+    def spoil():
+        time.sleep(0.03)
+        output[...] = 7
+    threading.Thread(target=spoil).start()
+"""
+AGED = "if time.monotonic() - began > 3: output = output + 1"
+
+
+@pytest.mark.parametrize(("what", "words"), [(LATER, "its answer had changed 0.1 s after it was returned, in call 1,"),
+                                             (AGED, "its answer was another one than before")])
+def test_what_changes_with_time_is_noticed(what: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnspec.subjects.watching.REPEATED_EVERY", 0.0)
+    target = f"{here / 'mine.py'}:attend"
+    source = SOUND.replace("calls = 0", "calls = 0\nbegan = time.monotonic()", 1).replace("{what}", what)
+    (here / "mine.py").write_text(source, encoding="utf-8")
+    engine = Engine(Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
+    item = Item(target, "causal.no_lookahead", "float32")  # its answers are remembered
+    reasons = [engine.try_item(item).reason]
+    until = time.monotonic() + 5
+    while words not in reasons[-1] and time.monotonic() < until:
+        time.sleep(0.5)
+        reasons.append(engine.try_item(Item(target, CLAUSE, "float32")).reason)
+    assert any(words in each for each in reasons), reasons
+
+
+def test_a_drawn_value_that_the_clause_does_not_draw_is_refused(here: Path) -> None:
+    target = f"{here / 'mine.py'}:attend"
+    (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
+    engine = Engine(Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
+    recipe = "B1,H1,Hkv1,T3,S3,D4,Dv4;mask=none;families=normal;seed=1;cut=999"
+    with pytest.raises(UsageError, match=f"the recipe has cut=999, and the clause '{CLAUSE}' draws no such value"):
+        engine.replay(Item(target, CLAUSE, "float32"), recipe)
+
+
+def test_a_process_that_cannot_write_its_files_ends_at_once_and_says_why(here: Path) -> None:
+    (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
+    words = ["check", "mine.py:attend", "--clause", CLAUSE, "--dtype", "float32", "--no-record", "-n", "1"]
+    done = subprocess.run([sys.executable, "-m", "attnspec", *words], text=True, check=False, capture_output=True,
+                          timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
+    assert done.returncode == 2
+    assert "File too large" in done.stdout

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
+from attnspec.core.errors import UsageError, hint
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
@@ -28,7 +29,7 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
-from attnspec.subjects.watching import GIVEN_UP, Asking, asking, incidents_of, surviving
+from attnspec.subjects.watching import GIVEN_UP, Asking, asking, incidents_of, repeat_first, surviving
 from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
@@ -120,6 +121,7 @@ class SubjectRun:
             with surviving(self.subject), contextlib.suppress(SubjectDied):
                 _ = self.card  # what is still asked for it counts, too
         incidents.raise_defect()
+        repeat_first(self.subject)
         if outcome.level is not Level.MUST:
             return outcome
         incidents.tell(outcome.verdict)
@@ -167,8 +169,11 @@ class SubjectRun:
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial = self._trial(check, self._evaluator_for(check, dtype))
-        return self._sentence(trial, trial.put(Recipe.parse(recipe)))
+        trial, parsed = self._trial(check, self._evaluator_for(check, dtype)), Recipe.parse(recipe)
+        if unknown := sorted(parsed.drawn.keys() - check.clause.draw.keys()):
+            raise UsageError(f"the recipe has {unknown[0]}={parsed.drawn[unknown[0]]}, and the clause "
+                             f"{check.clause.id!r} draws no such value.{hint(unknown[0], check.clause.draw)}")
+        return self._sentence(trial, trial.put(parsed))
 
     def claims(self, profile: str) -> bool:
         """Whether the subject claims a profile; every subject claims core."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,17 @@ from attnspec.subjects.subject import Subject
 MOST_HANGS = 3
 """So many calls in a row may hang."""
 
+LATE = 0.1
+"""Seconds after which the first answer has to be what it was."""
+
+REPEATED_EVERY = 2.0
+"""Seconds after which the first call is made again."""
+
+NEAR = 2.0**-5
+"""How far the answers to the same call may be apart, for kernels that add up in any order: as rounding in the coarsest
+half dtype, several times.
+"""
+
 GIVEN_UP = f"this was not put: {MOST_HANGS} calls in a row had not returned before the deadline"
 
 
@@ -34,6 +46,7 @@ class Asking(enum.Enum):
     TAKES = "while it was asked what it takes"
     CONVENTIONS = "while it was asked what it does where practice is divided"
     CAUSES = "while the cause of a failure was looked for"
+    AGAIN = "when its first call was made again later in the run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +61,15 @@ class Incident:
 class Incidents:
     """The log of one subject and its variants. asking: what calls are made for now; None in a trial.
 
-    hangs: so many calls, the last ones, did not return.
+    hangs: so many calls, the last ones, did not return.  first: a call that was answered first, and the output, of any
+    shape.
     """
 
     asking: Asking | None = None
     calls: int = 0
     hangs: int = 0
+    first: tuple[Call, Array] | None = None
+    repeated: float = field(default_factory=time.monotonic)
     _met: dict[Verdict, Incident] = field(default_factory=dict)
     _told: set[Verdict] = field(default_factory=set)
     _lasting: set[str] = field(default_factory=set)
@@ -165,9 +181,22 @@ class Watched:
             return self._again(call, rows, number, raised)
         except UnusableAnswer as unusable:
             return self._again(call, rows, number, unusable)
-        if _is_finite(answer) or not _is_plain(call):
+        if not _is_plain(call):
+            return answer
+        if _is_finite(answer):
+            self._keep_first(call, answer, number)
             return answer
         return self._finite_again(call, rows, number, answer)
+
+    def _keep_first(self, call: Call, answer: Answer, number: int) -> None:
+        """Remember the first answer, and see whether it stays what it is: a thread may write to it when all is said."""
+        if self.incidents.first is not None or call.wrt:
+            return
+        self.incidents.first = call, answer.output.copy()
+        time.sleep(LATE)
+        if not answer.is_kept():
+            self.incidents.note(Verdict.VIOLATED, f"its answer had changed {LATE:g} s after it was returned",
+                                number=number)
 
     def _performed(self, call: Call, rows: Array | None, number: int) -> Answer:
         try:
@@ -226,6 +255,28 @@ def watched(subject: Subject) -> Subject:
     incidents = Incidents()
     variants = {name: replace(each, callee=Watched(each.callee, incidents)) for name, each in subject.variants.items()}
     return replace(subject, callee=Watched(subject.callee, incidents), variants=variants)
+
+
+def repeat_first(subject: Subject) -> None:
+    """Make the first call again, every few seconds: what changes with time shows in no single case."""
+    incidents = incidents_of(subject)
+    if incidents is None or incidents.first is None or incidents.is_given_up:
+        return
+    if time.monotonic() - incidents.repeated < REPEATED_EVERY:
+        return
+    incidents.repeated = time.monotonic()
+    call, before = incidents.first
+    with incidents.during(Asking.AGAIN):
+        try:
+            output = subject.callee.perform(call).output
+        except SubjectDied:  # it is noted
+            return
+        except (SubjectRaised, UnusableAnswer) as failure:
+            what = f"it failed, where it had answered before: {failure}"
+            incidents.note(Verdict.ERRORED, what, number=incidents.calls)
+            return
+        if not np.allclose(output.astype(np.float64), before.astype(np.float64), rtol=NEAR, atol=NEAR):
+            incidents.note(Verdict.VIOLATED, "its answer was another one than before", number=incidents.calls)
 
 
 def incidents_of(subject: Subject) -> Incidents | None:
