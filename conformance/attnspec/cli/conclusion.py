@@ -40,10 +40,11 @@ def verdict(digest: Digest) -> str:
     return click.style(_verdict(digest), fg=_COLOURS[_code(digest)], bold=True)
 
 
-def conclusion(digest: Digest) -> str:
-    """The same in short, with the exit code: the last line."""
-    code = _code(digest)
-    return click.style(f"{_verdict(digest, likely_in_short)} (exit code {code})", fg=_COLOURS[code], bold=True)
+def conclusion(digest: Digest, *, is_kept: bool = True) -> str:
+    """The same in short, with the exit code: the last line. is_kept: whether all that was to be written is."""
+    code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
+    told = f"{_verdict(digest, likely_in_short)}{short} (exit code {code})"
+    return click.style(told, fg=_COLOURS[code], bold=True)
 
 
 def standing(digest: Digest) -> str:
@@ -224,11 +225,15 @@ class Detail(enum.Enum):
 
 
 class Verdicts:
-    """A handler that speaks when the run is over. `places` are lines that say where record and page lie."""
+    """A handler that speaks when the run is over. `places` are lines that say where record and page lie.
+
+    is_kept: whether all that was to be written is, which is known then.
+    """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
-                 detail: Detail = Detail.SHORT) -> None:
+                 detail: Detail = Detail.SHORT, is_kept: Callable[[], bool] = lambda: True) -> None:
         self._stream, self._is_coloured, self._places, self._detail = stream, is_coloured, places, detail
+        self._is_kept = is_kept
         self._digest = Digest()
 
     def start(self) -> None:
@@ -242,7 +247,8 @@ class Verdicts:
         """Print the summary, if the run came to an end (interrupted ones do, too)."""
         if self._digest.footer is not None:
             width = shutil.get_terminal_size().columns if self._stream.isatty() else WIDTH
-            for line in summary(self._digest, self._places, self._detail, width):
+            *lines, last = summary(self._digest, self._places, self._detail, width)
+            for line in (*lines, last if self._is_kept() else conclusion(self._digest, is_kept=False)):
                 click.echo(line, file=self._stream, color=self._is_coloured)
 
 

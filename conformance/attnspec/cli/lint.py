@@ -82,8 +82,19 @@ def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[Attn
 def of_law(law: Spec) -> Iterator[AttnspecError]:
     """Clauses whose words mean nothing or claim less than it seems, and what the matrix of faults lacks."""
     yield from badly_put(law)
+    yield from _unused_problems(law)
     yield from _untranslated(law)
     yield from tried(lambda: _check_matrix(law))[1]
+
+
+def _unused_problems(law: Spec) -> Iterator[AttnspecError]:
+    """Named problems that mean nothing; those that clauses start from are compiled with the clauses."""
+    from attnspec.trials.compile import domain_of  # noqa: PLC0415  (weight: NumPy)
+
+    used = {clause.given.name for clause in law.clauses}
+    for name, word in law.problems.items():
+        if name not in used:
+            yield from tried(partial(domain_of, word, word.where))[1]
 
 
 def _untranslated(law: Spec) -> Iterator[SpecError]:

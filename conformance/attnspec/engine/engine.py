@@ -275,7 +275,7 @@ class Engine:
 
             return self.compared(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
         put = self._check(item.clause), DType(item.dtype)
-        outcome = subject_run.try_clause(*put)
+        outcome = subject_run.with_incidents(subject_run.try_clause(*put))
         return outcome if subject_run.spares(*put) else self.compared(outcome)  # nothing was tried that could differ
 
     def compared(self, outcome: Outcome) -> Outcome:
