@@ -70,6 +70,11 @@ def answered(folder: Path, name: str) -> None:
     ("attribute", "return np.no_such_attention(query)", "AttributeError: module 'numpy' has no attribute"),
     ("keyword", "return np.sort(query, no_such_keyword=1)", "TypeError: .*unexpected keyword argument"),
     ("imported", "from numpy import no_such_name", "ImportError: cannot import name 'no_such_name'"),
+    ("handed_on", "return np.vectorize(np.sort, **{'no_such_keyword': 1})(query)", "TypeError: .*keyword"),
+    ("index", "return query.shape[9]", "IndexError: tuple index out of range"),
+    ("name", "return no_such_name", "NameError: name 'no_such_name' is not defined"),
+    ("parts", "first, second, third = query.shape", "ValueError: too many values to unpack"),
+    ("needed", "return np.sort()", "TypeError: .*required positional argument"),
 ])
 def test_what_an_adapter_asks_in_vain_is_its_own_failure(tmp_path: Path, name: str, body: str, said: str) -> None:
     place = r"all/\w+/adapter\.py:5"
@@ -82,12 +87,47 @@ def test_what_an_adapter_asks_in_vain_is_its_own_failure(tmp_path: Path, name: s
     ("value", "raise ValueError('no attribute, unexpected keyword argument')"),
     ("kind", "return query + object()"),
     ("arguments", "return np.transpose(query, None, None)"),  # a function that takes no mask
+    ("called", "return np.take(query, 9, axis=-1)"),  # NumPy says that there is no such index
+    ("said", "assert not query.size, 'no_such_attribute'"),
     ("inside", "import fractions; return fractions.Fraction(query)"),  # raised in the library's own file
     ("inner", "import types; import json; return json.dumps(1, cls=lambda **k: types.SimpleNamespace())"),
 ])
 def test_what_a_library_raises_itself_stays_its_failure(tmp_path: Path, name: str, body: str) -> None:
     with pytest.raises(SubjectRaised):
         answered(written(tmp_path, body, name=name), name)
+
+
+HANDED_ON = """\
+class Layer:
+    def __init__(self, **options):
+        if options:
+            raise ValueError(f"Unrecognized keyword arguments passed to Layer: {options}")
+
+class Attention(Layer):
+    def __init__(self, width=1, **options):
+        super().__init__(**options)
+
+def refuses_its_own(query):
+    Attention(1, window=2)
+"""
+
+
+@pytest.mark.parametrize(("body", "error"), [
+    ("import layers_of_test; layers_of_test.Attention(1, window=2)", ReleaseError),
+    ("import layers_of_test; layers_of_test.refuses_its_own(query)", SubjectRaised)])
+def test_a_keyword_that_is_handed_on_belongs_to_who_gave_it(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, error: type[Exception]) -> None:
+    (tmp_path / "layers_of_test.py").write_text(HANDED_ON)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"handed_{error.__name__}"
+    with pytest.raises(error, match="Unrecognized keyword arguments"):
+        answered(written(tmp_path, body, name=name), name)
+
+
+def test_a_number_that_jax_does_not_have_yet_is_missed_by_who_asks_for_it(tmp_path: Path) -> None:
+    body = "import jax; return jax.jit(lambda each: each * int(each.max()))(query)"
+    with pytest.raises(ReleaseError, match="its adapter fails, ConcretizationTypeError"):
+        answered(written(tmp_path, body, name="traced"), "traced")
 
 
 def test_an_adapter_that_fails_is_no_violation_and_no_pass(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

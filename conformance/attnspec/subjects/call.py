@@ -36,11 +36,11 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
 
     classes: the names of the exception's class and of those that it comes from.  statement: the line that raised it.
     asked: the problem that was put, where that is known.  module: the name of the module that raised it.
-    place: the line of that.
+    place: the line of that.  act: what that line did, as `host.raised` tells it.
     """
 
     def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
-                 statement: str = "", module: str = "", place: Place | None = None) -> None:
+                 statement: str = "", module: str = "", place: Place | None = None, act: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
         self.traceback = traceback
@@ -49,6 +49,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         self.statement = statement
         self.module = module
         self.place = place
+        self.act = act
         self.asked: Problem | LayerProblem | RotaryProblem | None = None
 
     @property
@@ -253,7 +254,8 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     module, file, line = map(str, told.get("by") or ("", "", 0))
     return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
                          classes=frozenset(map(str, told["classes"])), statement=str(told["statement"]),
-                         module=module, place=Place(shown(Path(file)), int(line)) if file else None)
+                         module=module, place=Place(shown(Path(file)), int(line)) if file else None,
+                         act=str(told.get("act") or ""))
 
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:
