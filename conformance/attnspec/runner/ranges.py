@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -126,17 +126,18 @@ def _glanced(target: str, end: End, plan: Plan) -> Tried:
     by_finding = {failure.clause: [each.id for each in known if explains(each, failure)] for failure in failures}
     found = tuple(dict.fromkeys(name for names in by_finding.values() for name in names))
     rest = [failure for failure in failures if failure.level is Level.MUST and not by_finding[failure.clause]]
-    tried = told(target, end, Fate.FAILS if rest else Fate.WORKS, "; ".join(_words(rest)))
+    tried = told(target, end, Fate.FAILS if rest else Fate.WORKS, _words(rest))
     return replace(tried, known=found)
 
 
-def _words(failures: Iterable[Outcome]) -> Iterator[str]:
-    for failure in failures:
-        yield f"{failure.clause} is {failure.verdict.value}: {failure.reason or _sentence(failure)}"
-
-
-def _sentence(failure: Outcome) -> str:
-    return failure.evidence.sentence if failure.evidence else ""
+def _words(failures: Sequence[Outcome]) -> str:
+    """The first failure in full, and which others there are."""
+    if not failures:
+        return ""
+    first, *others = failures
+    sentence = first.reason or (first.evidence.sentence if first.evidence else "")
+    also = f"; fails, too: {', '.join(each.clause for each in others)}" if others else ""
+    return f"{first.clause} is {first.verdict.value}: {sentence}{also}"
 
 
 def _name(library: str, end: End) -> str:

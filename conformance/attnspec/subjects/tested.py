@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from attnspec.core.errors import quoted
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.spec.fields import Fields
 
 _KEYS = ("install", "upon", "python", "not_tested")
@@ -63,13 +64,29 @@ def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequ
 
 def read_versions(fields: Fields) -> str:
     """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
-    versions = fields.text("versions", "")
+    return _specifier(fields, "versions") if "versions" in fields.mapping else ""
+
+
+def _specifier(fields: Fields, key: str) -> str:
+    versions = fields.text(key)
     try:
         SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
     except ValueError:
         message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
-        raise fields.complain("versions", message) from None
+        raise fields.complain(key, message) from None
     return versions
+
+
+def read_since(fields: Fields) -> Mapping[str, str]:
+    """The field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
+    inner = fields.inner("since", "the versions that know a keyword", optional=True)
+    inner.only(tuple(EVERY_KEYWORD))
+    return {name: _specifier(inner, name) for name in inner.mapping}
+
+
+def is_known_to(version: str, versions: str) -> bool:
+    """Whether a release is among these versions; a release that nobody knows is taken to be."""
+    return not version or SpecifierSet(versions).contains(version, prereleases=True)
 
 
 def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
