@@ -238,7 +238,7 @@ def since(folder: Path, versions: str) -> Declaration:
 def test_a_release_is_not_asked_for_a_keyword_that_it_does_not_know_yet(
         tmp_path: Path, versions: str, keywords: set[str]) -> None:
     declared = since(written(tmp_path, "return value"), versions)
-    assert (declared.keywords, set(declared.claims)) == (keywords, keywords)
+    assert {*declared.keywords} == keywords == {*declared.claims}
 
 
 @pytest.mark.parametrize(("versions", "variants"), [("<1.0", set()), (">=1.0", {"other"})])

@@ -61,9 +61,12 @@ def gone(digest: Digest) -> str:
 
 
 def but_for(digest: Digest) -> str:
-    """`, but for 3 known failures`; empty if there are none."""
-    known = sum(each.verdict is Verdict.EXPECTED for each in digest.outcomes)
-    return f", but for {plural(known, 'known failure')}" if known else ""
+    """`, but for 3 known failures and 1 documented choice (torch/this)`; empty if there are none."""
+    choices = [each.id for each in digest.choices]
+    known = sum(each.verdict is Verdict.EXPECTED and each.finding not in choices for each in digest.outcomes)
+    told = [plural(known, "known failure")] if known else []
+    told += [f"{plural(len(choices), 'documented choice')} ({few(choices, _NAMES)})"] if choices else []
+    return f", but for {' and '.join(told)}" if told else ""
 
 
 def _compared(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:

@@ -56,7 +56,8 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({applied(digest.counts[subject])})"
+    how = f"conforms{_refused(digest)}{but_for(digest)}"
+    return f"{click.style(how, fg='green')} ({applied(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
@@ -260,6 +261,7 @@ def _head(digest: Digest) -> Iterator[str]:
     yield verdict(digest)
     yield from undiagnosed(digest)
     yield from unpromised(digest)
+    yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
     if len(digest.subjects) == 1:
         yield from remedy(digest)
         yield from (f"{subject}: {applied(counts)}" for subject, counts in digest.counts.items())

@@ -28,7 +28,8 @@ class Fate(Enum):
 class Tried:
     """One adapter with one release.
 
-    end: oldest, earlier, later or newest.  recipe: how it was installed; what is known of another recipe is not known of this one.
+    end: oldest, earlier, later or newest.  recipe: how it was installed; what is known of another recipe is not known
+    of this one.
     release: of the library; empty where none was installed.  words: why it fared so, where it did not work.
     effort: at which it was judged; empty where it was put the five inputs of `smoke` alone, as in older records.
     known: the findings of the library that explain what it was seen to do wrong.

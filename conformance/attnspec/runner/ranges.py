@@ -121,7 +121,7 @@ def _glanced(target: str, end: End, plan: Plan) -> Tried:
         outcome = pronounce(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
             return told(target, end, Fate.UNJUDGED, outcome.reason)
-        failures += [outcome] if outcome.verdict in FAILURES else []
+        failures += [outcome] if outcome.verdict in {*FAILURES, Verdict.EXPECTED} else []
     known = judge.card(target).findings
     by_finding = {failure.clause: [each.id for each in known if explains(each, failure)] for failure in failures}
     found = tuple(dict.fromkeys(name for names in by_finding.values() for name in names))

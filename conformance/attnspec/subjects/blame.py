@@ -11,8 +11,8 @@ from attnspec.subjects.call import SubjectRaised
 FRAMEWORKS = frozenset({"numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "tensorflow"})
 """The packages that compute for others: what they raise is said of arrays, and not of attention."""
 
-_UNKNOWN = re.compile(r"(unexpected|invalid|unrecogni[sz]ed|unknown) keyword|required (positional|keyword-only) argument",
-                      re.IGNORECASE)
+_UNKNOWN = re.compile(r"(unexpected|invalid|unrecogni[sz]ed|unknown) keyword|"
+                      r"required (positional|keyword-only) argument", re.IGNORECASE)
 """What is said of a keyword that is not known, or of an argument that is needed and was not given. Too many arguments
 are another thing: a function may be documented to take no mask.
 """

@@ -33,11 +33,11 @@ from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, is_known_to, read_ends, read_since, read_versions
 
 FILE = "manifest.yaml"
-_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage", "issues", "install",
-            "requires", "faster_with", "host", "python", "device", "subjects")
+_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage", "issues",
+            "install", "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "made",
-            "requires", "faster_with", "cannot_run", "device", "versions", "since", "tested", "precision_on", "backward",
-            "defaults", *DECLARED)
+            "requires", "faster_with", "cannot_run", "device", "versions", "since", "tested", "precision_on",
+            "backward", "defaults", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "versions", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")

@@ -190,8 +190,9 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     left = {**registered.declaration.defaults, **signature.defaults}
     unknown = _with_version(library, found).unknown
-    declaration = replace(registered.declaration, keywords=signature.keywords - unknown, defaults=left,
-                          claims=_without_promises(registered.declaration.claims, unknown), off=signature.off, form=signature.form, given=signature.given,
+    claims = _without_promises(registered.declaration.claims, unknown)
+    declaration = replace(registered.declaration, keywords=signature.keywords - unknown, claims=claims, defaults=left,
+                          off=signature.off, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
