@@ -15,7 +15,7 @@ from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.core.targets import is_bare
 from attnspec.record.outcome import KnownFinding
 from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.findings import Finding, known_findings, read_findings
+from attnspec.subjects.findings import Finding, known_findings, known_replays, read_findings
 from attnspec.subjects.installed import audited_command
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
 from attnspec.subjects.outline import no_such_subject
@@ -62,7 +62,9 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
         _refuse_other_process(known[target])
     subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
     device = kind_of(surroundings.device if surroundings else "")
-    return replace(subject, findings=findings_about(target, subject.library, folders, device))
+    folder, version = _folder_of(subject.library, folders), subject.library.version
+    return replace(subject, findings=findings_about(target, subject.library, folders, device),
+                   replays=known_replays(folder, target, version, device))
 
 
 def findings_about(subject: str, library: Library, folders: Sequence[Path | str],
