@@ -114,6 +114,11 @@ class Evaluator:
         silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
         return {**silent, **declared}
 
+    @cached_property
+    def asked(self) -> Mapping[str, str]:
+        """What a probe finds of conventions, whatever is declared."""
+        return probe_conventions(self.subject, self.dtype)
+
     @property
     def ranges(self) -> tuple[Most, ...]:
         """What the subject stands of logits, values and keys in a half dtype, as a probe finds it; else nothing.
@@ -158,7 +163,7 @@ class Evaluator:
         except SubjectRaised as raised:
             raised.asked = problem
             raise
-        self.paths.count(problem.keywords, answer.stderr)
+        self.paths.count(answer.stderr)
         return answer, time.perf_counter() - begun
 
     def seconds(self, sizes: Sizes) -> float:

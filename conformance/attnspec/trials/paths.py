@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from attnspec.problems.choices import Menu
 from attnspec.problems.recipe import Recipe
@@ -16,37 +16,40 @@ MARK = "attnspec: path not taken"
 GENTLE = "integers"
 """The family of entries that lie close together: what keeps a call from a fast path is mostly how far apart they are."""
 
-_LOOKED_AT = 24  # openings among which a case with a keyword is looked for
+_LOOKED_AT = 24  # openings among which cases with a keyword are looked for
+_OF_EACH = 2  # cases of each keyword
+_SEVERAL = 3  # keys
 
 
 @dataclass(slots=True)
 class Paths:
-    """Of one variant at one dtype: how many calls took its path, how many did not, and with which keywords."""
+    """Of one variant at one dtype: how many calls took its path, and how many did not."""
 
     taken: int = 0
     left: int = 0
-    _with: set[str] = field(default_factory=set)
 
-    def count(self, keywords: frozenset[str], said: str) -> None:
+    def count(self, said: str) -> None:
         """Take an answer into account. said: what was printed meanwhile."""
         if said.startswith(MARK) or f"\n{MARK}" in said:
             self.left += 1
         else:
             self.taken += 1
-            self._with |= keywords
-
-    def missed(self, keywords: frozenset[str]) -> frozenset[str]:
-        """Those of the keywords that no call had which took the path; none where every call takes it."""
-        return keywords - self._with if self.left else frozenset()
 
 
 def gentle_cases(menu: Menu, seed: int, keywords: frozenset[str]) -> Iterator[Recipe]:
-    """For each of these keywords a case with it, and with few others, whose entries keep no call from a fast path."""
+    """For each of these keywords cases with it, and with few others, whose entries keep no call from a fast path; and
+    with several keys, where there are such: with one key no keyword matters.
+    """
     recipes = [menu.recipe(*choices) for choices in openings(menu, seed, _LOOKED_AT)]
     for keyword in sorted(keywords):
-        having = [each for each in recipes if keyword in each.features]
-        if having:
-            yield replace(min(having, key=lambda each: (len(each.features), each.sizes.T)), families=(GENTLE,))
+        having = sorted((each for each in recipes if keyword in each.features), key=_tells_little)
+        yield from (replace(each, families=(GENTLE,)) for each in having[:_OF_EACH])
+
+
+def _tells_little(recipe: Recipe) -> tuple[float, ...]:
+    """A key to sort by: what tells most, at least cost, comes first."""
+    sizes = recipe.sizes
+    return sizes.S < _SEVERAL, len(recipe.features), sizes.B * sizes.H * sizes.T * sizes.S * sizes.D
 
 
 def readings_of(paths: Mapping[str, Paths]) -> Iterator[Reading]:
