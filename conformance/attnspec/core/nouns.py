@@ -54,9 +54,15 @@ class Verdict(enum.Enum):
 FAILURES = frozenset({Verdict.VIOLATED, Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT})
 
 
+NO_ANSWER = frozenset({Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT})
+"""Verdicts on calls that gave no answer at all."""
+
+
 def gates(verdict: Verdict, level: Level, *, strict: bool) -> bool:
-    """Whether this outcome makes the exit code 1."""
-    if verdict is Verdict.UNEXPECTED:
+    """Whether this outcome makes the exit code 1. A function that raises by accident, dies or hangs does not conform,
+    whatever the clause: a recommendation is one of values, and it has given none.
+    """
+    if verdict is Verdict.UNEXPECTED or verdict in NO_ANSWER:
         return True
     weight = {Level.MUST: True, Level.SHOULD: strict, Level.MAY: False}[level]
     return weight and verdict in FAILURES

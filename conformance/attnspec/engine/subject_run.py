@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import Place
+from attnspec.core.feature_coverage import triples_taken
 from attnspec.core.gradient_keywords import GRAD
-from attnspec.core.nouns import DType, Effort, Level, Verdict
+from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.engine.asked import as_put
@@ -21,10 +22,12 @@ from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.problems.coverage import taken_by
+from attnspec.problems.feature_array import traits_within
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.trials.archives import Archives
@@ -86,7 +89,9 @@ class SubjectRun:
         told = declared.dtypes if GRAD in declared.keywords else ()
         backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
         taken = written(taken_by(declared.limits, declared.keywords))
-        return replace(self.subject.card(probed, precision), taken=taken, backward=backward)
+        traits = frozenset(traits_within(declared.limits, declared.keywords))
+        triples = written(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
+        return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -204,14 +209,19 @@ class SubjectRun:
         evidence = evidence_of(trial, failure, tally.last)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):
-            verdict = Verdict.ERRORED
+            verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._diagnosed(trial, evidence)
+            evidence = self._diagnosed(trial, evidence, failure if isinstance(failure, SubjectRaised) else None)
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
+    def _declines(self, check: Check, raised: SubjectRaised) -> bool:
+        """Whether the function says that it does not do what is only recommended: an answer, and no accident."""
+        return check.clause.level is not Level.MUST and raised.asked is not None and bool(
+            refusal_words(raised, raised.asked, home=self.subject.home))
+
+    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None) -> Evidence:
         """The evidence with what it is like.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
@@ -221,7 +231,7 @@ class SubjectRun:
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        return self._explainer.explained(trial, evidence)
+        return self._explainer.explained(trial, evidence, raised)
 
     @cached_property
     def _explainer(self) -> Explainer:
@@ -248,4 +258,4 @@ class SubjectRun:
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
                        readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked,
-                       sample=tally.sample)
+                       sample=tally.sample, triples=written(tally.triples))

@@ -8,7 +8,7 @@ import re
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
@@ -17,13 +17,13 @@ LONGEST = 4000  # characters of a traceback, a message, a line
 
 def told_of(raised: BaseException) -> Dict[str, Any]:
     """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
-    frames = _frames(raised)
-    by, act = _asker(raised)
+    frames, steps = _frames(raised), _steps(raised)
+    by, act = _asker(raised, steps)
     return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
             "classes": [each.__name__ for each in type(raised).__mro__],
             "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
             "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
-            "by": by, "act": act}
+            "by": by, "act": act, "is_stated": _is_stated(steps), "at": _own_place(steps)}
 
 
 _LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
@@ -33,28 +33,67 @@ _CONVERTING = ("__bool__", "__int__", "__index__", "__float__", "__complex__", "
 _UNREAL = ("Tracer", "Concretization")  # in the names of JAX's classes: a number is asked for before there is one
 
 
-def _asker(raised: BaseException) -> Tuple[List[Any], str]:
+def _steps(raised: BaseException) -> List[TracebackType]:
+    """The steps of the traceback that lie in the subject's code, the innermost last."""
+    steps, step = [], raised.__traceback__
+    while step is not None:
+        if _is_subjects(step.tb_frame.f_code.co_filename):
+            steps.append(step)
+        step = step.tb_next
+    return steps
+
+
+def _asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List[Any], str]:
     """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
     a traced array is converted, or a keyword is handed on until somebody refuses it, of who asked for that.
 
     And what that line did: `raise` (also by `assert`), `call` of something else that raised, or else `compute`.
     """
     try:
-        steps = _without_conversion(raised, [
-            step for step in _steps(raised.__traceback__)
-            if _is_subjects(step.tb_frame.f_code.co_filename) and step.tb_frame.f_code.co_name not in _LOOKING_UP])
-        step = _first_with_keyword(raised, steps)
-        frame = step.tb_frame
-        return [str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename, step.tb_lineno], _act(step)
+        asking = [step for step in steps if step.tb_frame.f_code.co_name not in _LOOKING_UP]
+        step = _first_with_keyword(raised, _without_conversion(raised, asking))
+        return [_module(step), *_place(step)], _act(step)
     except BaseException:
         return ["", "", 0], ""
 
 
-def _steps(trace: Optional[TracebackType]) -> Iterator[TracebackType]:
-    """The frames of a traceback as far as they had come, the innermost last."""
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
+def _own_place(steps: List[TracebackType]) -> List[Any]:
+    """File and line of the subject's own code that the exception came from: the innermost step in the package in which
+    the call began. What lies deeper belongs to the libraries that it calls.
+    """
+    for step in reversed(steps):
+        if _package(step) == _package(steps[0]):
+            return _place(step)
+    return ["", 0]
+
+
+RAISE = dis.opmap["RAISE_VARARGS"]  # what `raise` and `assert` compile to, in every Python since 3.8
+
+
+def _is_stated(steps: List[TracebackType]) -> bool:
+    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as NumPy's or an index, is
+    raised by the line that calls it. The frame's own code tells, so a statement of several lines is known, too.
+    """
+    try:
+        innermost = steps[-1]
+        return innermost.tb_next is None and innermost.tb_frame.f_code.co_code[innermost.tb_lasti] == RAISE
+    except BaseException:
+        return False
+
+
+def _place(step: TracebackType) -> List[Any]:
+    return [step.tb_frame.f_code.co_filename, step.tb_lineno]
+
+
+def _module(step: TracebackType) -> str:
+    try:
+        return str(step.tb_frame.f_globals.get("__name__", ""))
+    except BaseException:  # a name of its own making may raise
+        return ""
+
+
+def _package(step: TracebackType) -> str:
+    return _module(step).partition(".")[0]
 
 
 def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> List[TracebackType]:

@@ -160,6 +160,7 @@ class Outcome:
     probed: of a clause that recommends the answer of a convention, what was found of that convention.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stood for all that are tried at the first dtype; 0: all were tried.
+    triples: the features that met in threes (`core.feature_coverage`), where the clause is about that.
     """
 
     subject: str
@@ -184,6 +185,7 @@ class Outcome:
     probed: tuple[ProbedConvention, ...] = ()
     asked: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
+    triples: str = ""
 
     @property
     def how(self) -> str:
@@ -231,7 +233,7 @@ class SubjectCard:
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.
-    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).
+    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).  triples: the same of features.
     sizes: those that it declares to be used at, which are tried beside what is drawn.
     backward: where its backward pass rounds, as `precision`; empty where no gradients are asked for.
     """
@@ -258,6 +260,7 @@ class SubjectCard:
     taken: str = ""
     sizes: tuple[str, ...] = ()
     backward: Mapping[str, str] = field(default_factory=dict)
+    triples: str = ""
 
     @property
     def release(self) -> str:

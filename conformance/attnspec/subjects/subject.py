@@ -72,6 +72,11 @@ class Subject:
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
+    @property
+    def home(self) -> str:
+        """The package or module that the function stands in; empty where nothing is known of it."""
+        return self.described.module.partition(".")[0] if self.described else ""
+
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
 
