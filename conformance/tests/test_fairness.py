@@ -109,13 +109,14 @@ def test_a_variant_that_leaves_its_path_is_put_a_case_of_each_keyword_on_it(mine
 
 def test_it_is_told_in_how_many_cases_a_variant_took_its_path(mine: Path) -> None:
     change(mine / "manifest.yaml", "    limits:", "    variants: {fast: {function: 'adapter:fast'}}\n    limits:")
-    change(mine / "adapter.py", "    return attend(query, key, value)\n", "    return attend(query, key, value, bias=bias)\n")
+    whole = "    return attend(query, key, value, bias=bias)\n"
+    change(mine / "adapter.py", "    return attend(query, key, value)\n", whole)
     code, (outcome,) = checked("--clause", "layers.switches", "--effort", "quick")
     assert (code, outcome.verdict) == (0, Verdict.HELD)
     (reading,) = outcome.readings
     assert reading.quantity == "path of fast"
-    taken, whole = map(int, str(reading.value).split(" of "))
-    assert 0 < taken < whole
+    taken, every = map(int, str(reading.value).split(" of "))
+    assert 0 < taken < every
 
 
 def test_a_findings_own_case_is_put_before_all_others(mine: Path) -> None:

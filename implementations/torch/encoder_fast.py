@@ -71,7 +71,7 @@ def nested(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Te
 
 def _say_not_taken() -> None:
     """Tell attnspec that this call takes another path than the variant is about."""
-    print("attnspec: path not taken", file=sys.stderr)
+    sys.stderr.write("attnspec: path not taken\n")
 
 
 def _has_room(query: Tensor) -> bool:

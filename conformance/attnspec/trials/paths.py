@@ -14,7 +14,7 @@ MARK = "attnspec: path not taken"
 """What an adapter prints, at the beginning of a line, in a call that does not take the path of its variant."""
 
 GENTLE = "integers"
-"""The family of entries that lie close together: what keeps a call from a fast path is mostly how far apart they are."""
+"""The family of entries that lie close together: what keeps a call from a fast path is mostly that they do not."""
 
 _LOOKED_AT = 24  # openings among which cases with a keyword are looked for
 _OF_EACH = 2  # cases of each keyword
