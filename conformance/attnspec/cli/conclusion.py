@@ -60,8 +60,8 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    conforms = click.style(f"conforms{_declared(digest)}{_refused(digest)}", fg="green")
-    return f"{conforms} ({applied(digest.counts[subject])})"
+    how = f"conforms{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
+    return f"{click.style(how, fg='green')} ({applied(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
@@ -116,7 +116,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_on_little(digest)}{_declared(digest)}{_refused(digest)}{but_for(digest.outcomes)}."
+        return f"Conforms{_on_little(digest)}{_declared(digest)}{_refused(digest)}{_but_for(digest)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -183,6 +183,11 @@ def _refused(digest: Digest) -> str:
     left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
     return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
+
+
+def _but_for(digest: Digest) -> str:
+    """What is known to fail, or documented, and does not count."""
+    return but_for(digest.outcomes, [each.id for each in digest.choices])
 
 
 def _declared(digest: Digest) -> str:
@@ -281,6 +286,7 @@ def _head(digest: Digest) -> Iterator[str]:
     yield verdict(digest)
     yield from undiagnosed(digest)
     yield from unpromised(digest)
+    yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
     if len(digest.subjects) == 1:
         yield from remedy(digest)
         yield from (f"{subject}: {applied(counts)}" for subject, counts in digest.counts.items())

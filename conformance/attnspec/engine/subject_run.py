@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
-from attnspec.core.errors import UsageError, hint
+from attnspec.core.errors import Place, UsageError, hint
 from attnspec.core.feature_coverage import triples_taken
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
@@ -189,11 +189,13 @@ class SubjectRun:
 
     def _as_known(self, trial: Trial) -> Tally | None:
         """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
-        known = self._known(trial.check, trial.evaluator.dtype)
-        if known is None or not known.case:
+        known, dtype = self._known(trial.check, trial.evaluator.dtype), trial.evaluator.dtype
+        shown = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
+        case, where = (known.case, known.where) if known else (shown, self.subject.entry or Place(""))
+        if not case:
             return None
         unhurried = replace(trial, longest=math.inf)  # how fast this machine is decides nothing about a listed case
-        tally = unhurried.put(parsed_case(known.case, known.where))
+        tally = unhurried.put(parsed_case(case, where))
         return tally if tally.failure else None
 
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
