@@ -79,8 +79,8 @@ def is_gone(outcome: Outcome) -> bool:
 
 
 def but_for(outcomes: Iterable[Outcome], choices: Sequence[str] = ()) -> str:
-    """What goes with "conforms": `, but for 3 known failures and 1 documented choice (torch/this)`, and what of the list
-    is mended; empty if nothing does. choices: the findings of what a library documents that it does.
+    """What goes with "conforms": `, but for 3 known failures and 1 documented choice (torch/this)`, and what of the
+    list is mended; empty if nothing does. choices: the findings of what a library documents that it does.
     """
     told = tuple(outcomes)
     known = sum(each.verdict is Verdict.EXPECTED and each.finding not in choices for each in told)

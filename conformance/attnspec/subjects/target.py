@@ -193,7 +193,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     unknown = _with_version(library, found).unknown
     claims = _without_promises(registered.declaration.claims, unknown)
     declaration = replace(registered.declaration, keywords=signature.keywords - unknown, claims=claims, defaults=left,
-                          off=signature.off, form=signature.form, given=signature.given,
+                          off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
