@@ -13,6 +13,7 @@ from dataclasses import replace
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
+from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import Explained, LikelyCause, begins, claimed, joined, lowered, stage
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
@@ -26,7 +27,7 @@ _MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the
 ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
-_SEEN_TO_FAIL = ("fails where ", "fails at ")
+_SEEN_TO_FAIL = ("fails where ", "fails only where ", "fails at ")
 """How a cause begins that is but the sizes at which answers are wrong."""
 
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
@@ -52,7 +53,7 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     fault of the stage which its read-outs blame; and what nothing explains joins the first if its case lies where that
     is seen to fail.
     """
-    found, left = [], [(failure, _causes(failure)) for failure in failures]
+    found, left = [], [(failure, _causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
