@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 from attnspec.core.nouns import Verdict
+from attnspec.diagnosis.whereabouts import Place, borne_out
+from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import (
     Standing,
     keywords_in,
@@ -75,3 +77,13 @@ def test_a_case_of_another_group_that_is_given_no_more_contradicts_too() -> None
     assert [group.cause and group.cause.says for group in explanations([first, other])] == [  # type: ignore[list-item]
         "fails where S ≥ 40", None]
     assert all(group.cause is None for group in explanations([first, plain]))  # type: ignore[list-item]  # as above
+
+
+def test_a_boundary_that_a_case_of_its_clause_contradicts_is_told_as_far_as_it_stands() -> None:
+    found = Place("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
+    failing, within = "B1,H1,Hkv1,T9,S65,D4,Dv4;with=causal", Recipe.parse(
+        "B1,H1,Hkv1,T9,S90,D4,Dv4;mask=none;families=normal;with=causal;seed=1")
+    assert borne_out(found, failing, []) == found
+    assert borne_out(found, failing, [within]).begins.startswith("Fails only where S ≥ 65 and T ≥ 9 (not in every case")
+    assert borne_out(found, f"{failing}+bias", [within]) == found  # what holds with less given says nothing
+    assert borne_out(found, failing.replace("T9", "T3"), []).begins == "Fails where S ≥ 65."

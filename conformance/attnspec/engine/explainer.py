@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +11,7 @@ from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
-from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
+from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.evidence import is_worth_explaining, placed
@@ -43,8 +43,8 @@ class Explainer:
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
-    def explained(self, trial: Trial, evidence: Evidence) -> Evidence:
-        """The evidence with where it fails, what it is like and what to do.
+    def explained(self, trial: Trial, evidence: Evidence, held: Sequence[Recipe] = ()) -> Evidence:
+        """The evidence with where it fails, what it is like and what to do. held: the cases of the clause that held.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
         has some diagnosed: a third of a subject's time; whoever replays the case is told.
@@ -52,7 +52,7 @@ class Explainer:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             found = of_no_answer(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
-        place = self._place(trial, evidence)
+        place = borne_out(self._place(trial, evidence), evidence.recipe, held)
         evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -204,12 +204,12 @@ class SubjectRun:
             verdict = Verdict.ERRORED
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._diagnosed(trial, evidence)
+            evidence = self._diagnosed(trial, evidence, tally.held)
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
-        """The evidence with what it is like.
+    def _diagnosed(self, trial: Trial, evidence: Evidence, held: Sequence[Recipe]) -> Evidence:
+        """The evidence with what it is like. held: the cases of the trial that held.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
         some diagnosed, these alone are looked into.
@@ -218,7 +218,7 @@ class SubjectRun:
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        return self._explainer.explained(trial, evidence)
+        return self._explainer.explained(trial, evidence, held)
 
     @cached_property
     def _explainer(self) -> Explainer:

@@ -16,8 +16,8 @@ _OF_BLOCKS = re.compile(r"(?P<left>.+?) is (?P<rule>.+?)(?: and ≥ (?P<start>\d
 _MULTIPLE = re.compile(r"(?P<no>not )?a multiple of (?P<n>\d+)")
 _REST = re.compile(r"one (?P<by>more|less) than a multiple of (?P<n>\d+)")
 _MODULO = re.compile(r"(?P<left>.+?) mod (?P<n>\d+) = (?P<rest>\d+)(?: and ≥ (?P<start>\d+))?")
-_BEYOND = re.compile(r", though not at every .+ beyond")
-_BEGINNING = re.compile(r"[Ff]ails (?P<only>only )?(?P<how>where|at) (?P<words>[^;.,(]+(?:\(= \w+\)[^;.,(]*)?)")
+_BEYOND = re.compile(r"= (?P<n>\d+), though not at every .+? beyond")
+_BEGINNING = re.compile(r"[Ff]ails (?P<only>only )?where (?P<words>[^;.,(]+(?:\(= \w+\)[^;.,(]*)*)")
 _SIGNS: Mapping[str, Callable[[int, int], bool]] = {
     "≥": operator.ge, "≤": operator.le, "=": operator.eq, "≠": operator.ne, "<": operator.lt, ">": operator.gt}
 
@@ -45,8 +45,11 @@ def keywords_in(recipe: str) -> frozenset[str]:
 
 
 def parts_of(begins: str) -> tuple[str, ...]:
-    """The conditions of `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …`, one by one."""
-    found = _BEGINNING.match(_BEYOND.sub("", begins))
+    """The conditions of `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …`, one by one.
+
+    What fails at a length, though not at every one beyond, needs that length. `Fails at` claims nothing of other sizes.
+    """
+    found = _BEGINNING.match(_BEYOND.sub(r"≥ \g<n>", begins))
     return tuple(part.strip() for part in re.split(r" and (?!≥)", found["words"])) if found else ()
 
 
@@ -113,7 +116,7 @@ def needed_alone(begins: str, failing: Iterable[Lengths]) -> str:
     known = tuple(failing)
     left = [part for part in parts_of(begins) if is_needed(part, known)]
     found = _BEGINNING.match(begins)
-    return f"fails {found['only'] or ''}{found['how']} {' and '.join(left)}" if left and found else ""
+    return f"fails {found['only'] or ''}where {' and '.join(left)}" if left and found else ""
 
 
 def weakened(begins: str) -> str:
