@@ -11,6 +11,7 @@ from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.magnitudes import MAGNITUDE
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
@@ -86,6 +87,8 @@ class Explainer:
         if diagnosis.located == HOLDS_ALONE and not diagnosis.like:
             return remembering(evidence)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
+        if diagnosis.located.startswith(MAGNITUDE):  # sizes matter as far as they make numbers large
+            evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis, place.held))
 
