@@ -10,6 +10,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.magnitudes import MAGNITUDE
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts, borne_out
@@ -19,6 +20,7 @@ from attnspec.engine.evidence import is_worth_explaining, placed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.subject import own_subject
+from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence
 from attnspec.spec.refutations import Refutations
@@ -26,6 +28,9 @@ from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
 from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
+
+MOST_BESIDE = 2**20
+"""Multiply-adds of a case beyond which it is not put once more to see what is right beside what is wrong."""
 
 
 class Explainer:
@@ -72,6 +77,7 @@ class Explainer:
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
+        evidence = _with_what_is_right(trial, recipe, evidence)
         allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
         if allowed and (wrong := of_wrong_clause(trial, recipe, self._plan.spec_add)):
             return replace(evidence, explained=wrong, begins="")
@@ -103,3 +109,12 @@ class Explainer:
             return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
         except Exception:  # a help, as above
             return NOWHERE
+
+
+def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evidence:
+    """The evidence with what is right beside what is wrong, where the case asks for more than the output."""
+    asks_for_more = recipe.features & {GRAD, "return_lse"}
+    if not evidence.measured or not asks_for_more or work(recipe.sizes) > MOST_BESIDE:
+        return evidence
+    told = right_beside(trial.scene(recipe), recipe)
+    return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, told))))

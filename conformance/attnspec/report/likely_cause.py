@@ -15,7 +15,7 @@ _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the st
 OF_EMPTY_ROWS = "hidden_rows_follow_convention"
 """The word of clauses about a query without a key."""
 OF_NO_RULE = "fails at some sizes, which follow no simple rule"
-_PRECISION = "precision"
+PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
 
 
@@ -141,10 +141,10 @@ def _blamed(group: Explained) -> str:
 
 def _follows(rounding: Explained, other: Explained) -> bool:
     """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
-    if not rounding.cause or not other.cause or _PRECISION not in rounding.cause.declare:
+    if not rounding.cause or not other.cause or PRECISION not in rounding.cause.declare:
         return False
     is_among = {each.dtype for each in other.failures} <= {each.dtype for each in rounding.failures}
-    return other.cause.stage == _PRECISION and is_among and len(rounding.failures) >= len(other.failures)
+    return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
 
 
 def _begin_alike(one: Explained, other: Explained) -> bool:
