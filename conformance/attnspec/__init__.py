@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnspec.core.version import VERSION
+
 if TYPE_CHECKING:
     from attnspec.runner.gate import gate
 
 __all__ = ["__version__", "gate"]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (whatever the package exports)

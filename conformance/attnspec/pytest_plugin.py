@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,15 +47,17 @@ class GatesOnGitHub:
     """In GitHub Actions: the gates' summary of the step, and errors at the lines of their functions."""
 
     def __init__(self) -> None:
-        from attnspec.runner.gate_cost import STRICT  # noqa: PLC0415  (as above)
+        from attnspec.runner.gate_cost import FOLDERS, STRICT  # noqa: PLC0415  (as above)
 
-        self._strict = STRICT
+        self._strict, self._of_folders = STRICT, FOLDERS
+        self._folders: dict[str, None] = {}
         self._gates: dict[bool, dict[str, str]] = {}  # by whether it is strict: each item's outcome, as JSON
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the outcomes of gates; under xdist the workers' reports come here, too."""
         told = dict(report.user_properties)
         if "attnspec" in told:
+            self._folders.update(dict.fromkeys(json.loads(str(told.get(self._of_folders, "[]")))))
             self._gates.setdefault(self._strict in told, {})[report.nodeid] = str(told["attnspec"])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
@@ -62,9 +65,10 @@ class GatesOnGitHub:
         from attnspec.report.github import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
         from attnspec.subjects.defined import annotated_at  # noqa: PLC0415  (weight: as above)
 
+        place_of = partial(annotated_at, folders=tuple(self._folders))
         for is_strict, items in self._gates.items():
             record = _record(items.values(), strict=is_strict)
-            for line in error_commands([record], annotated_at) if is_on_github() else ():
+            for line in error_commands([record], place_of) if is_on_github() else ():
                 terminalreporter.write_line(line)
             try:
                 append_summary(step_summary([record]))

@@ -129,10 +129,10 @@ CAUSES = {
                         '{"grade": "G4", "accumulate": "float16", "row_sum": "float16", '
                         '"reason": "every step is rounded to float16, and so are the sums"}'),
     "by_logsumexp": (DType.FLOAT32, "numerics.huge_logits",
-                     "its weights come from a log-sum-exp that is stored in float32",
+                     "its weights come from a log-sum-exp that is stored in float32 (a choice, no bug)",
                      "Divide by the sum of the exponentials",
                      '{"logsumexp_roundings": 1, "reason": "its weights come from a log-sum-exp that is stored in '
-                     'float32"}'),
+                     'float32 (a choice, no bug)"}'),
     "in_tf32": (DType.FLOAT32, "attention.definition",
                 "the inputs of its products are rounded to TF32, and it treats subnormal numbers as 0",
                 "Turn TF32 off",
@@ -189,7 +189,7 @@ def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: P
     where, _, line = found.declare.partition(" write: ")
     assert where == f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3)"
     assert line == ('float32: {logsumexp_roundings: 1, reason: "its weights come from a log-sum-exp that is stored in '
-                    'float32"}')
+                    'float32 (a choice, no bug)"}')
     manifest.write_text(f"{manifest.read_text(encoding='utf-8')}      {line}\n", encoding="utf-8")
     again = Engine(plan)
     assert {again.try_item(item).verdict for item in again.items()} == {Verdict.HELD}

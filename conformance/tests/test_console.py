@@ -301,8 +301,8 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
 
 
 def test_gradients_that_were_left_out_are_told_below_the_verdict() -> None:
-    apart = undecided("gradients.of_key", "gradients of mine:attend are judged with --profile gradients")
-    said = "  Gradients were not judged (--profile gradients judges them)."
+    apart = undecided("gradients.of_key", "gradients of mine:attend are judged with --profile +gradients")
+    said = "  Gradients were not judged (--profile +gradients judges them)."
     assert told(held(), apart, code=0)[:2] == ["Conforms.", said]
     assert said not in [*told(failed(), apart), *told(held(), code=0)]
 
@@ -333,7 +333,7 @@ def test_what_is_left_at_its_default_stands_near_the_verdict() -> None:
 def test_a_keyword_that_hides_behind_another_name_stands_in_the_verdict() -> None:
     card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
                        defaults={"is_causal": "False", "attn_mask": "None", "block": "64"})
-    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms; is_causal and attn_mask were never given."
+    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms; is_causal, attn_mask, block were never given."
 
 
 def test_what_does_not_apply_is_one_line() -> None:

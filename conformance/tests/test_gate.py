@@ -8,11 +8,13 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
 
 import attnspec
 import pytest
 from attnspec.core.errors import UsageError
+from attnspec.core.nouns import Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import gate
 from helpers.places import STUBS
@@ -253,20 +255,16 @@ attend.dtypes = ["float16", "bfloat16"]
 """
 
 
-@pytest.mark.parametrize(("options", "put"), [
-    ({}, {"float16"}), ({"dtypes": ["bfloat16", "float16"]}, {"float16", "bfloat16"}),
-    ({"effort": "default"}, {"float16", "bfloat16"})], ids=["as it is", "dtypes named", "effort named"])
-def test_a_quick_gate_puts_most_clauses_at_one_dtype(options: dict[str, Any], put: set[str], tmp_path: Path) -> None:
+def test_a_gate_and_a_check_of_the_same_effort_have_the_same_verdicts(tmp_path: Path) -> None:
     (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
-    text = f"""
-from attnspec import gate
-test_it = gate("halves.py:attend", clauses=["attention.one_key", "attention.definition"], **{options})
-"""
+    clauses = ("attention.one_key", "attention.definition", "gradients.of_key")
+    text = f"from attnspec import gate\ntest_it = gate('halves.py:attend', clauses={clauses})\n"
     out = pytest_run(tmp_path, text, "-rA").stdout
-    passed = {line.partition("[")[2] for line in out.splitlines() if line.startswith("PASSED")}
-    assert passed == {*(f"halves.py:attend-attention.one_key-{dtype}]" for dtype in put),
-                      *(f"halves.py:attend-attention.definition-{dtype}]" for dtype in ("float16", "bfloat16"))}
-    assert ("it is tested at float16 only" in out) is (put == {"float16"})
+    passed = {line.partition("attend-")[2].rstrip("]") for line in out.splitlines() if line.startswith("PASSED")}
+    engine = Engine(Plan((f"{tmp_path}/halves.py:attend",), clauses=clauses, effort=Effort.QUICK))
+    held = {f"{item.clause}-{item.dtype}" for item in engine.items() if engine.try_item(item).verdict is Verdict.HELD}
+    assert passed == held
+    assert {"attention.one_key-float16", "attention.one_key-bfloat16"} <= held
 
 
 def test_a_target_that_cannot_be_judged_fails_once(tmp_path: Path) -> None:
@@ -312,3 +310,13 @@ def test_a_mistake_in_a_gate_is_told_without_a_stack(tmp_path: Path, options: st
     assert "test_mine.py:2: in <module>" in out
     assert "gate.py" not in out
     assert "engine.py" not in out
+
+
+def test_a_gate_says_at_its_end_that_no_gradients_were_judged(tmp_path: Path) -> None:
+    (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
+    text = """
+from attnspec import gate
+test_it = gate("halves.py:attend", clauses="gradients.of_key", effort="glance")
+"""
+    assert ("attnspec: gradients of halves.py:attend were not judged: halves.py:attend has no backward pass"
+            ) in pytest_run(tmp_path, text).stdout

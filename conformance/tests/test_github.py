@@ -17,7 +17,7 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.outcome import Change, Likeness, Outcome
 from attnspec.report.badge import badge
 from attnspec.report.github import MOST, error_commands, step_summary
-from attnspec.subjects.defined import defined_at
+from attnspec.subjects.defined import annotated_at, defined_at
 from helpers.commands import Cli
 from helpers.outcomes import SUBJECT, evidence, outcome, run
 from helpers.places import CHECKOUT, STUBS
@@ -126,7 +126,7 @@ def test_what_does_not_gate_is_no_error() -> None:
 @pytest.mark.parametrize(("outcomes", "message", "colour"), [
     ((outcome(HELD),), "conforms", "brightgreen"),
     ((failure("core.a"),), "does not conform", "red"),
-    ((outcome(HELD), outcome(Verdict.EXPECTED, "core.b")), "conforms, but for 1 known failure", "brightgreen"),
+    ((outcome(HELD), outcome(Verdict.EXPECTED, "core.b")), "conforms, but for 1 known failure", "yellow"),
     ((outcome(Verdict.NOT_RUN),), "was not judged", "lightgrey"),
     ((outcome(HELD), outcome(VIOLATED, subject="lib/other")), "1 of 2 implementations conform", "red"),
 ])
@@ -164,7 +164,27 @@ def test_annotations_name_files_from_the_checkout(here: Path, monkeypatch: pytes
     monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
     assert in_repository(inside) == Place("folder/mine.py", 4)
     monkeypatch.setenv("GITHUB_WORKSPACE", str(here / "elsewhere"))
-    assert in_repository(inside) == inside
+    assert in_repository(inside) == Place("folder/mine.py", 4)  # from where the program runs
+    assert in_repository(Place("/usr/lib/elsewhere.py", 4)) is None  # GitHub would show nothing there
+
+
+def test_a_written_adapter_is_annotated_at_the_function_that_it_wraps(
+    here: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    (here / "theirs_own.py").write_text(f"import math\n\n{SCALELESS}", encoding="utf-8")
+    folder = here / "implementations" / "theirs"
+    folder.mkdir(parents=True)
+    (folder / "manifest.yaml").write_text(
+        "library: theirs\nsubjects:\n- {id: own, title: own, function: 'own:adapted', dtypes: [float32]}\n", "utf-8")
+    (folder / "own.py").write_text(
+        "import numpy as np\nfrom theirs_own import attend\n\ndef adapted(query, key, value):\n"
+        "    return attend(query, key, value)\n", encoding="utf-8")
+    wrapped = annotated_at("theirs_own.py:attend")
+    assert wrapped is not None
+    assert annotated_at("theirs/own", [here / "implementations"]) == wrapped
+    (here / "theirs_own.py").unlink()
+    assert annotated_at("theirs/own", [here / "implementations"]) == Place("implementations/theirs/own.py", 4)
 
 
 def test_the_summary_is_added_to_what_is_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

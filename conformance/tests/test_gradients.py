@@ -10,7 +10,8 @@ import pytest
 from attnspec.core.errors import ManifestError, TargetError
 from attnspec.core.gradient_keywords import GRAD_PATTERNS, USUAL_GRADS
 from attnspec.core.nouns import DType, Effort, Verdict
-from attnspec.core.plan import Plan
+from attnspec.core.plan import GRADIENTS_ONCE, Plan
+from attnspec.engine.asked import samples_gradients
 from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound_backward import SOUND_BACKWARD
@@ -218,16 +219,76 @@ def test_an_output_without_gradient_is_nothing_to_judge(tmp_path: Path) -> None:
     assert found == {"gradients.of_query": Verdict.INAPPLICABLE}
 
 
-def test_frameworks_are_asked_for_gradients_only_where_a_run_says_so() -> None:
+def test_a_run_that_names_gradients_asks_frameworks_for_all_of_them() -> None:
     pytest.importorskip("torch")
     assert load("torch/sdpa").lacks(frozenset({"grad_output"})) == \
-        "gradients of torch/sdpa are judged with --profile gradients"
+        "gradients of torch/sdpa are judged with --profile +gradients"
     engine = Engine(Plan(("torch/sdpa",), profiles=("gradients",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
     assert {item.clause.partition(".")[0] for item in engine.items()} == {"gradients"}
     assert engine.try_item(next(iter(engine.items()))).verdict is Verdict.HELD
 
 
 # Who is judged how
+
+
+AUTOGRAD = """
+import torch
+class Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, query, key, value):
+        weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
+        ctx.save_for_backward(query, key, value, weights)
+        return weights @ value
+    @staticmethod
+    def backward(ctx, grad):
+        query, key, value, weights = ctx.saved_tensors
+        inner = grad @ value.mT
+        logits = weights * (inner - (inner * weights).sum(-1, keepdim=True)) / query.shape[-1] ** 0.5
+        {ends}
+def attend(query, key, value):
+    return Attend.apply(query, key, value)
+attend.lift = "torch"
+"""
+RIGHT = "return logits @ key, logits.mT @ query, weights.mT @ grad"
+
+
+@pytest.mark.parametrize(("ends", "verdict"), [
+    (RIGHT, Verdict.HELD), (RIGHT.replace("query, w", "query * 1.01, w"), Verdict.VIOLATED),
+    ("raise NameError('oops')", Verdict.ERRORED)], ids=["right", "wrong", "raising"])
+def test_every_run_judges_what_a_framework_differentiates(tmp_path: Path, ends: str, verdict: Verdict) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / f"own{next(COUNTER)}.py"
+    path.write_text(AUTOGRAD.format(ends=ends), encoding="utf-8")
+    engine = Engine(Plan((f"{path}:attend",), effort=Effort.GLANCE))
+    items = {(item.clause, item.dtype): item for item in engine.items()}
+    judged = engine.try_item(items["gradients.of_key", "float32"])
+    assert judged.verdict is verdict, judged.reason
+    elsewhere = engine.try_item(items["gradients.of_key", "float16"])
+    assert elsewhere.reason == GRADIENTS_ONCE.format("float32")
+
+
+def test_a_function_whose_framework_has_no_derivative_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = AUTOGRAD.format(ends=RIGHT).replace("def backward", "def other")
+    path = tmp_path / f"own{next(COUNTER)}.py"
+    path.write_text(text, encoding="utf-8")
+    engine = Engine(Plan((f"{path}:attend",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
+    assert "must implement either the backward" in engine.refused(f"{path}:attend")["grad_output"]
+    [item] = [item for item in engine.items() if item.clause == "gradients.of_key"]
+    assert engine.try_item(item).verdict is Verdict.INAPPLICABLE
+
+
+@pytest.mark.parametrize(("profiles", "narrowed", "whole"), [
+    ((), False, False), (("gradients",), True, True), (("+gradients",), False, True),
+    (("causal", "+gradients"), True, True)])
+def test_a_profile_behind_a_plus_sign_adds_and_another_narrows(
+    profiles: tuple[str, ...], narrowed: bool, whole: bool,
+) -> None:
+    plan = Plan(("mine:attend",), profiles=profiles, dtypes=(DType.FLOAT32,))
+    profiles_put = {clause.profile for clause in Engine(plan).clauses}
+    assert ("bias" not in profiles_put) is narrowed
+    assert "gradients" in profiles_put
+    assert samples_gradients(plan, load("numpy/attention")) is not whole
 
 
 def test_a_pair_is_judged_by_plain_clauses_of_gradients(tmp_path: Path) -> None:

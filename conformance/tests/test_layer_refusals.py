@@ -18,6 +18,7 @@ def split(X, heads, width):
 
 def attend(query, key, value, *, params, heads):
     width = {width}
+    {check}
     Q, K, V = (split(array @ params[f"w_{{name}}"] + params[f"b_{{name}}"], heads, width)
                for name, array in (("query", query), ("key", key), ("value", value)))
     K, V = ({repeated} for X in (K, V))
@@ -32,8 +33,12 @@ attend.dtypes = ["float32"]
 OF_PARAMS, OF_MODEL = 'params["w_query"].shape[1] // heads', "query.shape[2] // heads"
 GROUPS, MODEL, VALUES = (
     "grouped heads (Hkv < H)", "a model of another width (M ≠ H·D)", "values of another width (Dv ≠ D)")
+NO_GROUPS = 'if params["w_key"].shape[1] != heads * width: raise ValueError("as many key heads as query heads")'
+NO_WIDTHS = 'if params["w_value"].shape[1] != params["w_key"].shape[1]: raise ValueError("width of the values")'
+NO_MODEL = 'if params["w_query"].shape[1] != query.shape[2]: raise ValueError("width of the model")'
+CHECKED = f"{NO_GROUPS}\n    {NO_WIDTHS}"
 TEXTBOOK = {"split": "heads", "width": OF_PARAMS, "repeated": "np.repeat(X, heads // X.shape[1], axis=1)",
-            "declared": ""}
+            "declared": "", "check": CHECKED}
 
 
 def written(folder: Path, **parts: str) -> str:
@@ -48,8 +53,9 @@ def summoned(folder: Path, **parts: str) -> Subject:
 
 @pytest.mark.parametrize(("parts", "refused"), [
     ({}, {GROUPS, VALUES}),
-    ({"width": OF_MODEL}, {GROUPS, VALUES, MODEL}),
-    ({"split": "-1"}, {VALUES}),
+    ({"check": f"{CHECKED}\n    {NO_MODEL}"}, {GROUPS, VALUES, MODEL}),
+    ({"split": "-1", "check": NO_WIDTHS}, {VALUES}),
+    ({"check": "pass"}, set()),
     ({"declared": "attend.grouped, attend.ties_value_width = False, True"}, set()),
     ({"declared": "attend.self_attention_only = True"}, {GROUPS, VALUES}),
 ])
@@ -68,12 +74,12 @@ OF_FIRST = "X if X.shape[1] == heads else np.repeat(X[:, :1], heads, axis=1)"
 
 @pytest.mark.parametrize(("repeated", "code"), [(TEXTBOOK["repeated"], 0), (OF_FIRST, 1)])
 def test_groups_that_a_layer_takes_are_judged(tmp_path: Path, repeated: str, code: int) -> None:
-    target = written(tmp_path, split="-1", repeated=repeated)
+    target = written(tmp_path, split="-1", repeated=repeated, check=NO_WIDTHS)
     assert main(["check", target, "--clause", "grouped.definition", "--effort", "quick", "-n", "1",
                  "--no-record"]) == code
 
 
 def test_the_verdict_names_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = written(tmp_path, width=OF_MODEL)
+    target = written(tmp_path, check=f"{CHECKED}\n    {NO_MODEL}")
     assert main(["check", target, "--clause", "layers.*", "--effort", "glance", "-n", "1", "--no-record"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"Conforms; refuses {GROUPS}, {VALUES}, {MODEL}. (exit code 0)"

@@ -10,8 +10,10 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
+from attnspec.engine.engine import Engine
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import Expectation, expect
@@ -28,6 +30,7 @@ from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
 from attnspec.vocabulary.transforms import serving as lse
+from helpers.subjects import module_of
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 DTYPES = (DType.FLOAT64, DType.FLOAT32, *HALVES)
@@ -183,3 +186,31 @@ def test_a_probe_says_what_is_returned(target: str, form: str, hidden: str) -> N
     replies = [reply_to(partial(each.ask, Asker(subject, DType.FLOAT32))) for each in LSE_QUESTIONS]
     assert [reply and reply.answer for reply in replies] == [form, hidden]
     assert probe_conventions(subject, DType.FLOAT32)["lse_of_hidden_row"] == hidden
+
+
+SUNK = """
+import numpy as np
+def attend(query, key, value, *, causal=False, sinks=None, return_lse=False):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.dtype.type(query.shape[-1]))
+    logits = np.where(np.tri(*logits.shape[2:], dtype=bool), logits, -np.inf) if causal else logits
+    sink = np.full(query.shape[1], -np.inf) if sinks is None else sinks
+    sink = sink.astype(query.dtype)[:, None, None]
+    top = logits.max(axis=-1, keepdims=True)
+    {check}
+    weights = np.exp(logits - top)
+    total = weights.sum(axis=-1, keepdims=True) + np.exp(sink - top)
+    output = weights @ value / total
+    return (output, (top + np.log(total))[..., 0]) if return_lse else output
+attend.dtypes = ["float32"]
+attend.grouped = False
+attend.conventions = {{"causal_alignment": "top_left", "lse_base": "natural"}}
+"""
+
+
+@pytest.mark.parametrize(("check", "verdict"), [
+    ("top = np.maximum(top, sink)", Verdict.HELD), ("pass", Verdict.VIOLATED)])
+def test_a_large_sink_that_is_left_out_of_the_maximum_shows_in_the_log_sum_exp(
+        check: str, verdict: Verdict, tmp_path: Path) -> None:
+    target = module_of(SUNK, tmp_path, check)
+    engine = Engine(Plan((target,), clauses=("lse.large_sinks",), effort=Effort.GLANCE, dtypes=(DType.FLOAT32,)))
+    assert [engine.try_item(item).verdict for item in engine.items()] == [verdict]

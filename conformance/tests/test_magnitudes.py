@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
@@ -20,25 +22,25 @@ CASE = make_problem(Recipe.parse("B1,H1,Hkv1,T4,S6,D8,Dv8;mask=none;families=nor
 def clipped(query: Array, key: Array, value: Array) -> Array:
     """Logits above 40 are cut off."""
     logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
-    return softmax_of(np.clip(logits, -40, 40)) @ value
+    return np.asarray(softmax_of(np.clip(logits, -40, 40)) @ value)
 
 
 def saturated(query: Array, key: Array, value: Array) -> Array:
     """Values beyond 1000 are cut off."""
     logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
-    return softmax_of(logits) @ np.clip(value, -1000, 1000)
+    return np.asarray(softmax_of(logits) @ np.clip(value, -1000, 1000))
 
 
 def sound(query: Array, key: Array, value: Array) -> Array:
     """Nothing is wrong."""
-    return softmax_of(query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)) @ value
+    return np.asarray(softmax_of(query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)) @ value)
 
 
 @pytest.mark.parametrize(("function", "factors", "name", "turn"), [
     (clipped, (64, 1), "logit", 40), (saturated, (1, 4096), "value", 1000), (sound, (64, 4096), "", 0)])
-def test_the_magnitude_is_named_from_which_on_answers_are_wrong(function: object, factors: tuple[float, float],
-                                                                name: str, turn: float) -> None:
-    subject = subject_of(function, frozenset(), dtypes=(DType.FLOAT32,))  # type: ignore[arg-type]  # a function
+def test_the_magnitude_is_named_from_which_on_answers_are_wrong(
+        function: Callable[..., Array], factors: tuple[float, float], name: str, turn: float) -> None:
+    subject = subject_of(function, frozenset(), dtypes=(DType.FLOAT32,))
     evaluator = Evaluator(subject, DType.FLOAT32)
     failing = CASE.but(query=CASE.query * np.float32(factors[0]), value=CASE.value * np.float32(factors[1]))
     said = locate(Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE), DType.FLOAT32, [failing])

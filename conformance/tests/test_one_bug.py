@@ -243,7 +243,7 @@ def test_each_clause_on_how_inputs_lie_in_memory_is_there() -> None:
 
 @pytest.mark.parametrize(("dtype", "first"), [
     (DType.FLOAT32, "fails where S ≥ 65"), (DType.FLOAT64, "fails where S ≥ 65")])
-def test_a_mistake_comes_before_the_arithmetic_that_explains_more(dtype: DType, first: str) -> None:
+def test_what_an_arithmetic_explains_comes_last(dtype: DType, first: str) -> None:
     words = {"softmax": "float32"}
     rounded = replace(SEEN, explained=Explanation("it computes in float32 throughout", "Compute in float64", DECLARE,
                                                   words, {"float64": words}))

@@ -57,7 +57,19 @@ def test_the_grades_round_what_their_meaning_says() -> None:
 @pytest.mark.parametrize(("ulps", "units"), [(0.5, 1), (3, 6), (20, 42)])
 def test_an_ulp_of_exp_is_two_roundoffs(ulps: float, units: float) -> None:
     declared = precision_of({"exp_ulps": ulps, "reason": "documented"}, DType.FLOAT32)
-    assert exp_error(declared) == units
+    assert exp_error(declared) == units * unit(DType.FLOAT32).roundoff
+
+
+@pytest.mark.parametrize(("word", "read"), [("exp_ulps", "exp"), ("tanh_ulps", "tanh")])
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_declared_ulps_mean_the_same_whatever_another_word_says(word: str, read: str, half: str) -> None:
+    """They are documented of float32: a softmax stored in a half format adds its own error, and multiplies nothing."""
+    def error(**more: object) -> float:
+        declared = {"softmax": half, "accumulate": half, "reason": "documented", **more}
+        return float(getattr(roundings(precision_of(declared, DType.FLOAT32)), read))
+
+    added = error(**{word: 940}) - error()
+    assert added == pytest.approx(2 * 940 * unit(DType.FLOAT32).roundoff, rel=0.05)
 
 
 def test_a_float32_softmax_in_float64_rounds_logits_weights_and_sums() -> None:

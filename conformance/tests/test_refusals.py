@@ -114,6 +114,24 @@ def test_a_wrong_answer_is_no_refusal(tmp_path: Path) -> None:
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.VIOLATED
 
 
+@pytest.mark.parametrize(("check", "takes"), [("", True), ("1 / (Hkv == H)", None), (REFUSALS["grouped"][0], False)])
+def test_grouped_heads_that_are_taken_count_as_if_they_were_declared(
+        check: str, takes: bool | None, tmp_path: Path) -> None:
+    assert summon(written(tmp_path, check), Plan(())).declaration.limits.grouped is takes
+
+
+def test_a_keyword_that_is_refused_with_grouped_heads_is_a_limit_though_they_are_taken(tmp_path: Path) -> None:
+    check = 'if mask is not None and Hkv < H: raise NotImplementedError("mask with grouped heads (Hkv < H)")'
+    outcome = judged(written(tmp_path, check), "masking.definition")["masking.definition"]
+    assert outcome.verdict is Verdict.HELD
+    assert list(outcome.refused) == ["mask with G > 1"]
+
+
+def test_what_goes_wrong_only_where_a_keyword_meets_grouped_heads_fails_undeclared(tmp_path: Path) -> None:
+    found = judged(written(tmp_path, "causal = causal and Hkv == H"), "attention.definition")
+    assert found["attention.definition"].verdict is Verdict.VIOLATED
+
+
 def test_who_refuses_everything_gets_no_limits(tmp_path: Path) -> None:
     assert not summon(written(tmp_path, 'raise ValueError("no shape fits")'), Plan(())).refused
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import TargetError, UsageError
-from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.nouns import DType, Effort, Verdict, gates
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import Condition, read_refusal
 from attnspec.engine.engine import Engine
@@ -180,10 +180,13 @@ def test_a_clause_that_does_not_offer_what_a_keyword_needs_does_not_apply(tmp_pa
     assert "window without causal: ValueError: a window needs causal" in outcome.reason
 
 
-def test_a_refusal_of_entries_is_a_failure(tmp_path: Path) -> None:
-    check = 'if not np.isfinite(value).all(): raise ValueError("value holds what is no number")'
-    outcome = judged(plan(tmp_path, check), "masking.hidden_nan_is_irrelevant")
-    assert outcome.verdict is Verdict.ERRORED
+@pytest.mark.parametrize(("raises", "verdict"), [
+    ('raise ValueError("value holds what is no number")', Verdict.VIOLATED),
+    ("np.ones(2) + np.ones(3)", Verdict.ERRORED)])
+def test_entries_that_are_refused_in_words_are_no_failure(raises: str, verdict: Verdict, tmp_path: Path) -> None:
+    outcome = judged(plan(tmp_path, f"if not np.isfinite(value).all(): {raises}"), "masking.hidden_nan_is_irrelevant")
+    assert outcome.verdict is verdict
+    assert gates(outcome.verdict, outcome.level, strict=False) is (verdict is Verdict.ERRORED)
     assert not outcome.refused
 
 

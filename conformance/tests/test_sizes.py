@@ -149,6 +149,16 @@ def test_a_clause_about_what_no_size_brings_out_is_put_no_large_problem() -> Non
     assert largest["segments"] > MOST[Effort.QUICK] / 2
 
 
+def test_a_glance_has_several_groups_of_heads_under_clauses_about_them_and_many_others() -> None:
+    first = {demand: rows[0] for demand, rows in dealt(plan(Effort.GLANCE)).items() if rows}
+    several = {demand for demand, sizes in first.items() if sizes.H > sizes.Hkv > 1}
+    assert {demand for demand in first if demand.domain.grouped == "always"} <= several
+    maybe = [demand for demand in first if demand.domain.grouped == "maybe"]
+    assert 0.4 * len(maybe) < len(several.intersection(maybe)) < 0.8 * len(maybe)
+    refusing = dealt(plan(Effort.GLANCE, Limits(grouped=False)))
+    assert all(sizes.Hkv == sizes.H for rows in refusing.values() for sizes in rows)
+
+
 def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
     rows = [(demand.pool, sizes) for demand, each in dealt(plan()).items() for sizes in each]
     own = [(pool, sizes) for pool, sizes in rows if logits(sizes) > 100]

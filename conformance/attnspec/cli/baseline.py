@@ -14,18 +14,20 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.options import Given
 from attnspec.cli.wording import few, plural
 from attnspec.core.errors import UsageError
-from attnspec.core.nouns import Novelty, Verdict
-from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
+from attnspec.core.nouns import DType, Effort, Novelty, Verdict
+from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.report.known import is_gone
 from attnspec.runner.jobs import idle
-from attnspec.subjects.baseline import write_baseline
+from attnspec.subjects.baseline import read_conventions, write_baseline
+from attnspec.subjects.baseline_conditions import DIGITS, Conditions
 
 _ORDER = tuple(Novelty)
-_TOLD = (Novelty.NEW, Novelty.CHANGED, Novelty.MENDED)  # what may be worse before what is better: a list may be cut
+_TOLD = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED, Novelty.DEEPER, Novelty.MENDED)
+"""What may be worse before what is better: a list may be cut."""
 UPDATING = "--update-baseline"
 _NAMES = 60  # characters of a list of subjects
-_COLOURS = {Novelty.NEW: "red", Novelty.MENDED: "green", Novelty.CHANGED: "yellow"}
+_COLOURS = {Novelty.NEW: "red", Novelty.REGRESSION: "red", Novelty.MENDED: "green"}
 
 
 def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
@@ -51,19 +53,13 @@ def gone(digest: Digest) -> str:
     """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`: those that are no failures any more,
     and what is followed otherwise; empty if there are none.
     """
-    changes = [each.change for each in digest.outcomes if each.change and is_gone(each)]
+    changes = [each.change for each in digest.outcomes if each.change and is_gone(each) and digest.gates(each)]
     found = Counter(each.novelty for each in changes if not each.convention)
     detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
     conventions = list(dict.fromkeys(each.convention for each in changes if each.convention))
     told = [f"{plural(found.total(), 'known failure')} ({detail})"] if found else []
     told += [f"{plural(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
     return ", ".join(told)
-
-
-def but_for(digest: Digest) -> str:
-    """`, but for 3 known failures`; empty if there are none."""
-    known = sum(each.verdict is Verdict.EXPECTED for each in digest.outcomes)
-    return f", but for {plural(known, 'known failure')}" if known else ""
 
 
 def _compared(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
@@ -90,8 +86,9 @@ def _lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
     changed = sorted((each for each in outcomes if each.change), key=_key)
     for (number, subject, clause, says), group in groupby(changed, key=_key):
         novelty = _TOLD[number]
+        kind = click.style(novelty.value, fg=_COLOURS.get(novelty, "yellow"), bold=True)
         dtypes = ", ".join(each.dtype.value for each in group)
-        yield f"  {click.style(novelty.value, fg=_COLOURS[novelty], bold=True)}: {subject} {clause} ({dtypes}) {says}"
+        yield f"  {kind}: {subject} {clause} ({dtypes}) {says}"
 
 
 def _key(outcome: Outcome) -> tuple[int, str, str, str]:
@@ -142,14 +139,17 @@ class _Writer:
     strict: bool
     folders: Sequence[str]
     _outcomes: list[Outcome] = field(default_factory=list)
+    _conditions: Conditions | None = None
     _is_whole: bool = False
 
     def start(self) -> None:
         """Nothing to open."""
 
     def handle(self, event: Event) -> None:
-        """Keep the outcomes, and whether the run came to its end."""
+        """Keep the outcomes, what they were found under, and whether the run came to its end."""
         match event:
+            case RunStarted():
+                self._conditions = conditions_of(event)
             case ItemFinished(outcome=outcome):
                 self._outcomes.append(outcome)
             case RunFinished(interrupted=interrupted):
@@ -160,12 +160,22 @@ class _Writer:
         if why := unfit(self.path, self._outcomes, is_whole=self._is_whole):
             click.echo(f"baseline: {self.path} was not written, since {why}", err=True)
             return
-        known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders)
+        known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders,
+                               conditions=self._conditions)
         unexplained = sum(not each.finding for each in known)
         without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
         lost = f". Not judged, so left as before: {_lost(self._outcomes)}" if _lost(self._outcomes) else ""
-        click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}{lost}. Commit it: "
-                   "from now on the gate fails only where something changes", err=True)
+        click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}{lost}"
+                   f"{_left_as_before(self.path, self._outcomes)}. Commit it: from now on the gate fails only where "
+                   "something changes", err=True)
+
+
+def conditions_of(header: RunStarted) -> Conditions | None:
+    """What a run was made under, as its header says; None of a header that does not."""
+    version = header.environment.get("attnspec", "")
+    is_known = version and header.spec_digest and header.effort in {each.value for each in Effort}
+    return Conditions(version, header.spec_digest[:DIGITS], Effort(header.effort), header.seed,
+                      header.strict) if is_known else None
 
 
 def unfit(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
@@ -176,6 +186,19 @@ def unfit(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
         return "nothing was judged"
     lost = "" if path.exists() else _lost(outcomes)
     return f"{lost} could not be judged: fix that, and run it again" if lost else ""
+
+
+def _left_as_before(path: Path, outcomes: Iterable[Outcome]) -> str:
+    """`. Conventions at float16 were not probed in this run, so left as before`; empty if all that are listed were.
+
+    A glance probes at the first dtype alone.
+    """
+    probed = {(each.subject, each.dtype) for each in outcomes if each.probed}
+    whom = {subject for subject, _ in probed}
+    left = [dtype.value for dtype in DType for each in read_conventions(path)
+            if dtype in each.dtypes and each.subject in whom and (each.subject, dtype) not in probed]
+    names = ", ".join(dict.fromkeys(left))
+    return f". Conventions at {names} were not probed in this run, so left as before" if names else ""
 
 
 def _lost(outcomes: Iterable[Outcome]) -> str:

@@ -12,7 +12,8 @@ from typing import TextIO
 import click
 
 from attnspec.cli import findings, unjudged
-from attnspec.cli.baseline import but_for, gone, held_against
+from attnspec.cli.baseline import gone, held_against
+from attnspec.cli.declared_width import declared_width
 from attnspec.cli.digest import Digest
 from attnspec.cli.tried import tried
 from attnspec.cli.unjudged import kept_away, lacks
@@ -24,12 +25,14 @@ from attnspec.core.other_names import listed, meant_by
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained
+from attnspec.report.known import but_for
 from attnspec.runner.jobs import idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
+_LEFT = 40   # characters of a list of parameters
 
 
 def verdict(digest: Digest) -> str:
@@ -56,7 +59,8 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({applied(digest.counts[subject])})"
+    conforms = click.style(f"conforms{_declared(digest)}{_refused(digest)}", fg="green")
+    return f"{conforms} ({applied(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
@@ -90,7 +94,7 @@ def unpromised(digest: Digest) -> Iterator[str]:
     if "refuses" in _refused(digest):
         yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
     if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject) for subject in digest.subjects}:
-        yield "  Gradients were not judged (--profile gradients judges them)."
+        yield "  Gradients were not judged (--profile +gradients judges them)."
 
 
 def _is_glance(digest: Digest) -> bool:
@@ -111,7 +115,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_on_little(digest)}{_refused(digest)}{but_for(digest)}."
+        return f"Conforms{_on_little(digest)}{_declared(digest)}{_refused(digest)}{but_for(digest.outcomes)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -167,14 +171,25 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _refused(digest: Digest) -> str:
-    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); is_causal was never given`."""
+    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never given`.
+
+    A parameter that was never given was never tried: nobody knows whether it does what it says, or anything.
+    """
     if len(digest.subjects) != 1:
         return ""
     cards = [known.card for known in digest.cards.values()]
     what = refused_by(cards[0] if cards else None, digest.outcomes)
-    left = [name for card in cards for name in card.defaults if meant_by(name)]
+    left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
-    return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
+    return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
+
+
+def _declared(digest: Digest) -> str:
+    """The arithmetic of one subject, where it is declared wider than is assumed."""
+    if len(digest.cards) != 1:
+        return ""
+    [(subject, known)] = digest.cards.items()
+    return declared_width(subject, known.card, (outcome.dtype for outcome in digest.outcomes))
 
 
 def _on_little(digest: Digest) -> str:

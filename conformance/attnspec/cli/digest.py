@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from attnspec.core.contract import ALL
-from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.core.nouns import FAILURES, DType, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
@@ -67,7 +67,7 @@ class Digest:
     def _finish(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
-        is_advice = outcome.verdict in ALARMING and not self.gates(outcome)
+        is_advice = outcome.verdict in ALARMING and not self.gates(outcome) and not outcome.is_excused
         word = ADVICE if is_advice else verdict_words(outcome.verdict)
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
@@ -86,8 +86,8 @@ class Digest:
 
     @property
     def advice(self) -> list[Outcome]:
-        """The failures that do not gate: recommendations that are not followed."""
-        return [outcome for outcome in self._alarming if not self.gates(outcome)]
+        """The failures of recommendations that are not followed, which do not gate."""
+        return [outcome for outcome in self._alarming if not self.gates(outcome) and not outcome.is_excused]
 
     @property
     def _alarming(self) -> list[Outcome]:
@@ -120,7 +120,7 @@ class Digest:
 
     def gates(self, outcome: Outcome) -> bool:
         """Whether the outcome makes the exit code 1 in this run."""
-        return gates(outcome.verdict, outcome.level, strict=bool(self.header and self.header.strict))
+        return outcome.does_gate(strict=bool(self.header and self.header.strict))
 
     def clause(self, name: str) -> ClauseText:
         """What the header says of a clause."""

@@ -29,11 +29,12 @@ from attnspec.core.nouns import DType
 from attnspec.core.paths import folder
 from attnspec.core.targets import is_bare
 from attnspec.record import schema as record
+from attnspec.record.events import Key
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import COMMAND, FILE, read_refutations
 from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, read_entries
+from attnspec.subjects.baseline import Entry, parsed_case, read_baseline, read_conventions, read_entries, read_tried
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import meant, no_such_function
 from attnspec.subjects.registry import registered
@@ -121,8 +122,9 @@ def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str
     subjects, clauses = registered(implementations), [clause.id for clause in law.clauses]
     for path in paths:
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
-            _, found = tried(partial(read_baseline, file, implementations))
-            yield from found or _of_entries(read_entries(file), subjects, clauses)
+            found = [wrong for read in (partial(read_baseline, folders=implementations), read_conventions, read_tried)
+                     for wrong in tried(partial(read, file))[1]]
+            yield from found[:1] or _of_entries(read_entries(file), subjects, clauses)
 
 
 def _of_entries(

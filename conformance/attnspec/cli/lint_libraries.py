@@ -37,9 +37,10 @@ def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "")
 
 def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
     """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
-    from attnspec.subjects.declared_precision import check_precision  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.declared_precision import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
 
-    yield from tried(partial(check_precision, subject.declaration, subject.where))[1]
+    _, senseless = tried(partial(check_precision, subject.declaration, subject.where))
+    yield from senseless or tried(partial(check_width, subject.declaration, subject.where))[1]
     if law:
         clauses = [clause.id for clause in law.clauses]
         yield from tried(partial(check_deviations, subject.id, subject.declaration, clauses))[1]

@@ -110,7 +110,7 @@ _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
                  help="How many cases to try."),
     click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completion.profiles,
-                 help="Only the clauses of this profile."),
+                 help="Only the clauses of this profile; '+gradients' adds it to the others, in full."),
     click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
                  help="Only this clause; 'causal.*' is all of a theme."),
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),

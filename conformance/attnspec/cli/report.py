@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.baseline import unfit
+from attnspec.cli.baseline import conditions_of, unfit
 from attnspec.cli.combine import tell_interrupted
 from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, drawn, record_files, told
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
@@ -92,7 +92,7 @@ def _write_known(records: list[RunRecord], path: Path) -> None:
     for record in records:
         if why := unfit(path, record.outcomes, is_whole=not record.interrupted):
             raise UsageError(f"the baseline was not written, since {why}.", where=Place(str(path)))
-        write_baseline(path, record.outcomes, strict=record.header.strict)
+        write_baseline(path, record.outcomes, strict=record.header.strict, conditions=conditions_of(record.header))
 
 
 _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {

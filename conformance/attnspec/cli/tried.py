@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import of_subject
-from attnspec.engine.portions import NOT_AT_FLOAT64
+from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.plan import NOT_AT_FLOAT64
 from attnspec.report.coverage import at_sizes, covered
 
 FEW = 3
@@ -29,8 +30,13 @@ def _sizes(digest: Digest) -> Iterator[str]:
 
 
 def _sampled(digest: Digest) -> Iterator[str]:
-    """That further dtypes were tried with fewer cases, where they were."""
-    if sample := max((outcome.sample for outcome in digest.outcomes), default=0):
+    """That further dtypes, and gradients, were tried with fewer cases, where they were."""
+    of_gradients = [outcome for outcome in digest.outcomes if GRAD in digest.clause(outcome.clause).needs]
+    others = [outcome for outcome in digest.outcomes if outcome not in of_gradients]
+    if sample := max((outcome.sample for outcome in others), default=0):
         none = ", none at float64" if any(outcome.reason == NOT_AT_FLOAT64 for outcome in digest.outcomes) else ""
         yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype{none} "
                "(--dtype NAME tries all)")
+    if sample := max((outcome.sample for outcome in of_gradients), default=0):
+        at = ", ".join(dict.fromkeys(outcome.dtype.value for outcome in of_gradients if outcome.sample))
+        yield f"gradients: {sample} cases of each clause, at {at} (--profile +gradients tries all)"

@@ -196,6 +196,7 @@ class Declaration:
 
     keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at these defaults.
     off: the flags among its keywords that are off only where a call says so, each with False.
+    spelled: by keyword, the name of the parameter that it is given by, where that is another one.
     precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
     that is always returned, or `undefined`, which promises neither and is judged as `input`.
     precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes' there.
@@ -211,6 +212,7 @@ class Declaration:
     keywords: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     off: Mapping[str, bool] = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = tuple(DType)
     left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
     output_dtype: str = INPUT

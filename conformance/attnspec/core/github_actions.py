@@ -34,8 +34,14 @@ def append_summary(text: str) -> None:
         raise cannot_write(Path(name), f"summary of the step (${SUMMARY})", problem) from None
 
 
-def in_repository(place: Place) -> Place:
-    """The place with its file as annotations name it: from the folder of the checkout, if it lies there."""
-    home = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()).resolve()
-    file = Path(place.file)
-    return Place(str(file.relative_to(home)), place.line) if file.is_relative_to(home) else place
+def in_repository(place: Place) -> Place | None:
+    """The place with its file as annotations name it: from the folder of the checkout, or from where the program runs.
+
+    None for a file that lies in neither, or was installed there: GitHub shows no annotation at such a place.
+    """
+    file = Path(place.file).resolve()
+    for home in (os.environ.get("GITHUB_WORKSPACE") or Path.cwd(), Path.cwd()):
+        inside = Path(home).resolve()
+        if file.is_relative_to(inside) and "site-packages" not in file.parts:
+            return Place(str(file.relative_to(inside)), place.line)
+    return None

@@ -17,7 +17,7 @@ PROFILE = "gradients"
 GRAD = "grad_output"
 """The keyword."""
 
-APART = "gradients of {} are judged with --profile gradients"
+APART = "gradients of {} are judged with --profile +gradients"
 """Why a subject whose framework could differentiate it is not asked for gradients."""
 
 BACKWARD = "_backward"

@@ -61,7 +61,7 @@ def forms_asked(plan: Plan, declared: Iterable[str] = ()) -> frozenset[str]:
     if plan.variants:
         names = declared if plan.variants == (AS_DECLARED,) else plan.variants
         return frozenset(form for name in names for form in VARIANTS[name])
-    is_named = PROFILE in plan.profiles or any(name.partition(".")[0] == THEME for name in plan.clauses)
+    is_named = PROFILE in plan.asked_for or any(name.partition(".")[0] == THEME for name in plan.clauses)
     return frozenset(FORMS) if is_named else frozenset()
 
 

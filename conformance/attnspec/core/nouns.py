@@ -54,9 +54,15 @@ class Verdict(enum.Enum):
 FAILURES = frozenset({Verdict.VIOLATED, Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT})
 
 
+NO_ANSWER = frozenset({Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT})
+"""Verdicts on calls that gave no answer at all."""
+
+
 def gates(verdict: Verdict, level: Level, *, strict: bool) -> bool:
-    """Whether this outcome makes the exit code 1."""
-    if verdict is Verdict.UNEXPECTED:
+    """Whether this outcome makes the exit code 1. A function that raises by accident, dies or hangs does not conform,
+    whatever the clause: a recommendation is one of values, and it has given none.
+    """
+    if verdict is Verdict.UNEXPECTED or verdict in NO_ANSWER:
         return True
     weight = {Level.MUST: True, Level.SHOULD: strict, Level.MAY: False}[level]
     return weight and verdict in FAILURES
@@ -74,9 +80,16 @@ class Panel(enum.Enum):
 class Novelty(enum.Enum):
     """How an outcome stands to the failures that are known of its subject, where it is not one of them."""
 
-    NEW = "new"          # a failure that is not listed
-    MENDED = "mended"    # a listed one that holds now
-    CHANGED = "changed"  # a listed one that fails otherwise, or is not judged any more
+    NEW = "new"                # a failure that is not listed, where nobody knows what the list was made under
+    REGRESSION = "regression"  # one that is not listed, though it was looked for when the list was made
+    UNTRIED = "not tried then"          # one that nobody looked for when the list was made
+    DEEPER = "found at a higher effort"  # one that was looked for then, but not as hard
+    MENDED = "mended"          # a listed one that holds now
+    CHANGED = "changed"        # a listed one that fails otherwise, or is not judged any more
+
+
+EXCUSED = frozenset({Novelty.UNTRIED, Novelty.DEEPER})
+"""New failures that say nothing of what has changed in a subject since its list was made: they do not gate."""
 
 
 class Effort(enum.Enum):

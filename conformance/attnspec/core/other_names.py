@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from attnspec.core.keywords import KEYWORDS
@@ -14,6 +15,15 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 
 _SHORT = 3
 """Letters of a name that is one letter away from too many others (`out` from `dout`) to be a slip of one."""
+
+
+CAUSAL = "causal"
+_CAUSAL_FLAG = re.compile(r"((is|use|do|with|apply|make|enable)_)?causal(_mask|_masking|_attention|_attn)?")
+
+
+def is_causal_flag(name: str) -> bool:
+    """Whether a flag of this name can only be the one that makes attention causal."""
+    return name != CAUSAL and (name in OTHER_NAMES[CAUSAL] or bool(_CAUSAL_FLAG.fullmatch(name)))
 
 
 def keyword_for(name: str) -> str:

@@ -13,8 +13,21 @@ from attnspec.core.surroundings import Surroundings
 SAMPLE: Mapping[Effort, int] = {Effort.QUICK: 3, Effort.DEFAULT: 5}
 """How many cases of a clause whose verdict does not depend on the dtype are tried at further dtypes than the first."""
 
+PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
+"""Why a glance does not put a clause that does not depend on the dtype at a further one."""
+
+NOT_AT_FLOAT64 = "it is not tested at float64, in which models do not compute; to test it there, name the dtype or " \
+                 "use effort default"
+"""Why effort quick does not put one at float64."""
+
+GRADIENTS_ONCE = "gradients of a framework are tested at {} only; --profile +gradients tests them at all dtypes"
+"""Why a run that does not name them puts no clause about gradients at a further dtype."""
+
 HANDED = "attnspec_handed"
 """A module in memory only, for functions handed to `gate` that no import would find again."""
+
+ADDED = "+"
+"""How the name of a profile begins that is tried besides what a run tries anyway."""
 
 FAULT = "fault/"
 SOUND = "sound/"
@@ -31,18 +44,24 @@ def is_own(target: str) -> bool:
     return target.startswith((FAULT, SOUND))
 
 
+def is_left_out(reason: str) -> bool:
+    """Whether the plan of a run is why a clause does not apply, and not the subject."""
+    return reason == NOT_AT_FLOAT64 or reason.startswith(tuple(
+        text.partition("{}")[0] for text in (PUT_ONCE, GRADIENTS_ONCE)))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Which subjects, which clauses, which dtypes, how hard.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, or `path/to/file.py:function`.
     clauses: ids and patterns of ids (`causal.*`); empty means all (of the profiles, if any are named).
+    profiles: names of profiles; one behind a plus sign is tried in full besides the others (see `narrowing`).
     dtypes: empty means all that a subject supports.
     implementations: further folders of implementations.  deadline: seconds an item may take before it is TIMED_OUT.
     spec: a folder of clauses instead of those shipped.  spec_add: files of own clauses, or folders of such files, to be
     judged beside them; as they were typed, so that a command which is printed can be typed again.
     baseline: a file of failures that are known and stop nobody; empty means none.
-    is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `spec/clause.py`).
     python: the interpreter under which subjects live; empty means this one.  host: a command that starts Python
     elsewhere (a container, another machine).  device: where their arrays are placed.  memory: resident bytes that a
     subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, which stay here.
@@ -65,7 +84,6 @@ class Plan:
     spec: str = ""
     deadline: float = 300.0
     baseline: str = ""
-    is_brief: bool = False
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     spec_add: tuple[str, ...] = ()
     python: str = ""
@@ -77,6 +95,17 @@ class Plan:
     sizes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     diagnosed: int = 0
+
+    @property
+    def narrowing(self) -> frozenset[str]:
+        """The profiles that a run is narrowed to; none if it is not. `+gradients` alone narrows nothing."""
+        alone = {name for name in self.profiles if not name.startswith(ADDED)}
+        return frozenset(name.removeprefix(ADDED) for name in self.profiles) if alone else frozenset()
+
+    @property
+    def asked_for(self) -> frozenset[str]:
+        """The profiles that are named, whether they narrow the run or add to it."""
+        return frozenset(name.removeprefix(ADDED) for name in self.profiles)
 
     @property
     def sample(self) -> int:

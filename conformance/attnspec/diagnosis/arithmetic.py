@@ -16,7 +16,7 @@ from itertools import takewhile
 import numpy as np
 
 from attnspec.core.errors import ManifestError
-from attnspec.core.nouns import DType, Effort, Level
+from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.rotary import POSITIONS
 from attnspec.core.targets import is_bare
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
@@ -25,6 +25,7 @@ from attnspec.diagnosis.failing_case import judged
 from attnspec.diagnosis.whereabouts import NOWHERE, Place
 from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
+from attnspec.numerics.width import acquitted_by
 from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
@@ -58,10 +59,11 @@ class ArithmeticExplainer:
         """The first class under which the violation vanishes; None if there is none.
 
         claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
-        place: where it fails. A class that ordinary answers show would show at nearly these sizes, too.
+        place: where it fails. What fails at some sizes and holds just below is no arithmetic, which would show there.
         """
-        is_of_sizes = place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held)
-        every = [each for each in self._wider(trial.evaluator) if not (each[0].shows and is_of_sizes)]
+        if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
+            return None
+        every = list(self._wider(trial.evaluator))
         classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
@@ -110,7 +112,7 @@ class ArithmeticExplainer:
         known = sorted(classes, key=lambda each: not self._tried.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
-            if precision and looser_words(precision, evaluator.precision):
+            if precision and looser_words(precision, evaluator.precision) and _says_something(precision, evaluator):
                 yield wider, evaluator.under(precision)
 
     def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
@@ -147,6 +149,11 @@ def _is_just_below(sizes: Sizes, failing: Sizes) -> bool:
     """Whether the first are the second but for one axis that is shorter by a part of no weight for rounding."""
     pairs = [(value, failing.by_axis[axis]) for axis, value in sizes.by_axis.items() if value != failing.by_axis[axis]]
     return len(pairs) == 1 and all(NEARLY * most <= value < most and most >= LONG for value, most in pairs)
+
+
+def _says_something(precision: Precision, evaluator: Evaluator) -> bool:
+    """Whether no plain mistake conforms under a class: what would be refused where it is declared is not offered."""
+    return evaluator.subject.declaration.kind is Kind.ROTARY or not acquitted_by(precision)
 
 
 def _is_plain(check: Check) -> bool:

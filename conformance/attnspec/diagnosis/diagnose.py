@@ -47,7 +47,8 @@ SIZES = 5
 """With blocks of so many of the sizes that a boundary suggests are the faults of blocks tried."""
 
 
-RAISES_ALWAYS = "it raises on every call: "
+RAISES_ALWAYS = "every call raises "
+"""How it is told that a subject answers nothing."""
 
 
 @dataclass(frozen=True, slots=True)

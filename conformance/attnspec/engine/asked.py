@@ -1,30 +1,80 @@
-"""What a run asks of a subject besides its answers: gradients of its framework, forms that a framework makes of it."""
+"""What a run asks of a subject besides its answers: gradients of its framework, forms that a framework makes of it.
+
+A framework differentiates whatever is written in it, so that every run asks for gradients. One that names them asks in
+full; any other tries a sample of the cases, at the subject's first dtype.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.gradient_keywords import GRAD, POOL, PROFILE
 from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.plan import Plan
+from attnspec.problems.keyword_arrays import grads
+from attnspec.problems.problem import Problem
+from attnspec.spec.clause import first_of
+from attnspec.subjects.call import NotDifferentiated, SubjectRaised, UnusableAnswer
 from attnspec.subjects.made import with_made
+from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
+
+NO_GRADIENTS = ("modified by an inplace operation", "must implement either the backward", "is not implemented",
+                "not implemented for", "Reverse-mode differentiation does not work", "Differentiation rule for",
+                "not differentiable", "cannot be differentiated")
+"""How PyTorch and JAX say that what they are to differentiate has no derivative. What else is raised is a failure."""
 
 
 def as_asked(subject: Subject, plan: Plan) -> Subject:
     """The subject, of which gradients and forms can be had if the plan asks for them."""
     subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
-    return subject.with_gradients if _asks_gradients(plan, subject) else subject
+    if _names_gradients(plan, subject):
+        return subject.with_gradients
+    return _with_its_gradients(subject) if samples_gradients(plan, subject) else subject
 
 
-def _asks_gradients(plan: Plan, subject: Subject) -> bool:
-    """Whether a run asks a framework for gradients: of those who have a backward pass of their own every run does. An
-    audit asks where the manifest claims them.
-    """
+def _names_gradients(plan: Plan, subject: Subject) -> bool:
+    """Whether a run asks a framework for gradients in full. An audit does where the manifest claims them."""
     asking = {POOL, DROPOUT_POOL}
     if plan.variants == (AS_DECLARED,) and PROFILE in subject.declaration.claims:
         return True
-    return not asking.isdisjoint({*plan.profiles, *(name.partition(".")[0] for name in plan.clauses)})
+    return not asking.isdisjoint({*plan.asked_for, *(name.partition(".")[0] for name in plan.clauses)})
+
+
+def samples_gradients(plan: Plan, subject: Subject) -> bool:
+    """Whether a run tries a sample of the cases about gradients: those of a backward pass of its own are tried in full,
+    and a run that is narrowed to other clauses has none.
+    """
+    is_narrowed = bool(plan.clauses or plan.narrowing) or plan.variants == (AS_DECLARED,)
+    return subject.backward is None and not is_narrowed and not _names_gradients(plan, subject)
+
+
+def _with_its_gradients(subject: Subject) -> Subject:
+    """The subject, of which gradients can be had unless its framework says that there are none."""
+    asked = subject.with_gradients
+    words = "" if asked is subject else _without_derivative(asked)
+    return replace(subject, refused={**subject.refused, GRAD: words}) if words else asked
+
+
+def _without_derivative(subject: Subject) -> str:
+    """In what words the framework says that it cannot differentiate the function; empty where it can, or fails."""
+    dtype = first_of(subject.declaration.dtypes)
+    sizes, given = PLAIN, {"causal": True} if subject.declaration.limits.causal_only else {}
+    problem = Case(sizes, given).posed(dtype, subject.declaration.kind)
+    if not isinstance(problem, Problem):
+        return ""
+    problem = problem.but(grad_output=grads("normal", 0, sizes, dtype))
+    if subject.refuses(problem):
+        return ""
+    try:
+        subject.answer(problem)
+    except SubjectRaised as raised:
+        return raised.summary if any(words in raised.summary for words in NO_GRADIENTS) else ""
+    except (NotDifferentiated, UnusableAnswer):
+        return ""
+    return ""
 
 
 def as_put(subject: Subject, check: Check) -> Subject:

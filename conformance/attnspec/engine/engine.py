@@ -14,9 +14,10 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
-from attnspec.core.nouns import FAILURES, DType, Effort, gates
+from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.targets import is_bare
+from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
 from attnspec.engine.selection import check_known, matching, no_clause, no_dtype
 from attnspec.faults.declared import declaration_of
@@ -26,7 +27,8 @@ from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
-from attnspec.subjects.baseline import read_baseline, read_conventions, with_baseline
+from attnspec.subjects.baseline import read_baseline, read_conventions, read_tried, with_baseline
+from attnspec.subjects.baseline_conditions import DIGITS, Conditions, Tried, novelty_of
 from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import meant
@@ -74,10 +76,10 @@ class Engine:
         """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
         named = tuple(name for name in self.plan.clauses if not word_of(name))
         asked = matching(named, [clause.id for clause in self._law.clauses])
-        check_known("profile", self.plan.profiles, PROFILES)
+        check_known("profile", tuple(sorted(self.plan.asked_for)), PROFILES)
         return tuple(clause for clause in self._law.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
-                     and clause.profile in (self.plan.profiles or (clause.profile,)))
+                     and clause.profile in (self.plan.narrowing or (clause.profile,)))
 
     def _of_variants(self, target: str) -> frozenset[str]:
         """The clauses of variants that attnspec makes itself which a target is put."""
@@ -92,6 +94,10 @@ class Engine:
     @cached_property
     def _known_conventions(self) -> Mapping[ConventionKey, str]:
         return by_key(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
+
+    @cached_property
+    def _tried(self) -> Tried:
+        return read_tried(Path(self.plan.baseline)) if self.plan.baseline else {}
 
     def _registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
@@ -146,7 +152,7 @@ class Engine:
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
-        if self.plan.clauses or self.plan.profiles or not is_fault(target):
+        if self.plan.clauses or self.plan.narrowing or not is_fault(target):
             named, made = {clause.id for clause in self.clauses}, self._of_variants(target)
             named |= made if self.plan.variants else frozenset()
             return tuple(clause for clause in self._law.clauses
@@ -161,7 +167,7 @@ class Engine:
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
         clauses = [clause.id for clause in self._law.clauses]
-        _ = self._known_conventions  # a mistake there is told before anything is run
+        _ = self._known_conventions, self._tried  # a mistake there is told before anything is run
         for target in self.plan.targets:
             if not self.plan.spec and (found := self._registered(target)):
                 check_deviations(target, found.declaration, clauses)
@@ -280,7 +286,19 @@ class Engine:
         told = with_deviations(outcome, deviations, found.library.version if found else "")
         told = with_convention(told, self._known_conventions)
         is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
-        return as_new(told) if is_new and self.plan.baseline else told
+        return as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
+
+    def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:
+        """How a failure that no list has stands to the baseline; what a contract asks for is asked of every run."""
+        if word_of(failure.clause):
+            return Novelty.NEW, ""
+        return novelty_of(failure, self._tried, self.conditions)
+
+    @property
+    def conditions(self) -> Conditions:
+        """What the plan's outcomes are found under."""
+        return Conditions(VERSION, self._law.digest[:DIGITS], self.plan.effort, self.plan.seed,
+                          self.plan.strict)
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item, from its recipe."""

@@ -13,6 +13,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.magnitudes import MAGNITUDE
+from attnspec.diagnosis.raising import RaisingExplainer
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
@@ -46,11 +47,15 @@ class Explainer:
         self._examiner = Examiner(self._again, Witnesses(Matrix(checks, refutations), plan.seed))
         self._whereabouts = Whereabouts()
         self._alone = Alone(subject)
+        self._raising = RaisingExplainer(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
-    def explained(self, trial: Trial, evidence: Evidence, held: Sequence[Recipe] = ()) -> Evidence:
-        """The evidence with where it fails, what it is like and what to do. held: the cases of the clause that held.
+    def explained(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None = None,
+                  held: Sequence[Recipe] = ()) -> Evidence:
+        """The evidence with where it fails, what it is like and what to do.
+
+        raised: what was raised, if anything was.  held: the cases of the clause that held.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
         has some diagnosed: a third of a subject's time; whoever replays the case is told.
@@ -58,6 +63,9 @@ class Explainer:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             found = of_no_answer(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
+        if raised and not missing_lift(self._subject, evidence.sentence) and (
+                why := self._raising.explain(raised, trial.evaluator.dtype)):
+            return replace(evidence, explained=why)
         place = borne_out(self._place(trial, evidence), evidence.recipe, held)
         evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too

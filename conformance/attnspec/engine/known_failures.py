@@ -1,4 +1,7 @@
-"""Known deviations: one that fails as listed is EXPECTED; one that passes, fails otherwise or is over, UNEXPECTED."""
+"""Known deviations: one that fails as listed is EXPECTED; one that fails otherwise or is over, UNEXPECTED.
+
+One that holds is mended: of a list that is good news, of a manifest it is UNEXPECTED, for what it says is wrong.
+"""
 
 from __future__ import annotations
 
@@ -56,12 +59,15 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
     reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
     said = f"is listed as {deviation.failure}{until}"
     novelty, says = (Novelty.CHANGED, f"{said}, and {how}") if is_met else _change(outcome, said)
+    if novelty is Novelty.MENDED and not deviation.until:  # good news for a list; a manifest that says so is wrong
+        return replace(outcome, change=Change(novelty, says, outcome.verdict))
     return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason, change=Change(novelty, says, outcome.verdict))
 
 
-def as_new(outcome: Outcome) -> Outcome:
-    """The outcome, a failure, marked as one that is listed nowhere."""
-    return replace(outcome, change=Change(Novelty.NEW, _fares(outcome), outcome.verdict))
+def as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
+    """The outcome, a failure, marked as one that is listed nowhere. why: the rest of a sentence; empty for none."""
+    says = f"{_fares(outcome)}; {why}" if why else _fares(outcome)
+    return replace(outcome, change=Change(novelty, says, outcome.verdict))
 
 
 def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Outcome:

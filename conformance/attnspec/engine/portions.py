@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnspec.core.declaration import Declaration
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.plan import Plan
+from attnspec.core.plan import GRADIENTS_ONCE, NOT_AT_FLOAT64, PUT_ONCE, SAMPLE, Plan
 from attnspec.engine.known_failures import listed
 from attnspec.spec.clause import Clause, first_of, is_due, is_put_whole
-
-PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
-"""Why a gate, or a glance, does not put a clause that does not depend on the dtype."""
-
-NOT_AT_FLOAT64 = "it is not tested at float64, in which models do not compute; to test it there, name the dtype or " \
-                 "use effort default"
-"""Why effort quick does not put one at float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portions:
-    """Of one subject in a run: which dtype is its first, it says itself."""
+    """Of one subject in a run: which dtype is its first, it says itself.
+
+    samples_gradients: a sample of the cases of clauses about gradients is tried, at the first dtype alone.
+    """
 
     plan: Plan
     declaration: Declaration
+    samples_gradients: bool = False
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
@@ -32,11 +30,13 @@ class Portions:
         return tuple(dtype for dtype in self.declaration.dtypes if dtype in asked)
 
     def spares(self, clause: Clause, dtype: DType) -> bool:
-        """Whether a glance, a quick gate, or effort quick at float64 does not put the clause at this dtype. A listed
-        failure is looked at.
+        """Whether a glance, or effort quick at float64, does not put the clause at this dtype, or it is about gradients
+        that are sampled at another one. A listed failure is looked at.
         """
         plan, is_seldom = self.plan, self._is_seldom(dtype)
-        if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=plan.is_brief or is_seldom):
+        if self._samples(clause) and dtype is not first_of(self.dtypes):
+            return not listed(self.declaration.deviations, clause.id, dtype)
+        if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=is_seldom):
             return False
         is_asked = clause.id in plan.clauses or listed(self.declaration.deviations, clause.id, dtype)
         return not ((plan.effort is Effort.GLANCE or is_seldom) and is_asked)
@@ -44,11 +44,16 @@ class Portions:
     def _is_seldom(self, dtype: DType) -> bool:
         """Whether a quick run spends no sample on the dtype: the truth for float64 costs most, and is needed least."""
         plan = self.plan
-        is_quick = plan.effort is Effort.QUICK and bool(plan.sample) and not plan.is_brief
+        is_quick = plan.effort is Effort.QUICK and bool(plan.sample)
         return is_quick and dtype not in self.declaration.main_dtypes
 
-    def why_spared(self, dtype: DType) -> str:
+    def _samples(self, clause: Clause) -> bool:
+        return self.samples_gradients and GRAD in clause.needs
+
+    def why_spared(self, clause: Clause, dtype: DType) -> str:
         """What is said of a clause that is spared at a dtype."""
+        if self._samples(clause):
+            return GRADIENTS_ONCE.format(first_of(self.dtypes).value)
         return NOT_AT_FLOAT64 if self._is_seldom(dtype) else PUT_ONCE.format(first_of(self.dtypes).value)
 
     def is_further(self, dtype: DType) -> bool:
@@ -57,5 +62,8 @@ class Portions:
 
     def sample(self, clause: Clause, dtype: DType) -> int:
         """How many cases stand for all; 0 where all are tried. A listed failure is looked for in all."""
-        is_whole = is_put_whole(clause, dtype, self.dtypes) or listed(self.declaration.deviations, clause.id, dtype)
-        return 0 if is_whole else self.plan.sample
+        if listed(self.declaration.deviations, clause.id, dtype):
+            return 0
+        if self._samples(clause):
+            return SAMPLE.get(self.plan.effort, 0)
+        return 0 if is_put_whole(clause, dtype, self.dtypes) else self.plan.sample

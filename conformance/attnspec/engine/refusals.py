@@ -9,7 +9,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.core.targets import is_bare
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.causes import Found
-from attnspec.subjects.interview import refusal_in
+from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.plain import case_of
 from attnspec.subjects.refusals import Begun, begin
 from attnspec.subjects.subject import Subject, SubjectRaised
@@ -34,7 +34,7 @@ class Refusals:
         def found(raised: SubjectRaised) -> tuple[Found, ...]:
             if not self.is_asked or raised.asked is None or raised.gist in failures:
                 return ()
-            is_clear = bool(refusal_in(raised, raised.asked))
+            is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))
             begun = self._at(dtype) if is_clear else None
             refused = begun.refused(case_of(raised.asked)) if begun else ()
             failures.update(() if refused else (raised.gist,))

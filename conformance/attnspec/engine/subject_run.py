@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
+from attnspec.core.feature_coverage import triples_taken
 from attnspec.core.gradient_keywords import GRAD
-from attnspec.core.nouns import DType, Effort, Level, Verdict
+from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.engine.asked import as_put
+from attnspec.engine.asked import as_put, samples_gradients
 from attnspec.engine.known_failures import listed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.problems.coverage import taken_by
+from attnspec.problems.feature_array import traits_within
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.trials.archives import Archives
@@ -85,7 +88,9 @@ class SubjectRun:
         told = declared.dtypes if GRAD in declared.keywords else ()
         backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
         taken = written(taken_by(declared.limits, declared.keywords))
-        return replace(self.subject.card(probed, precision), taken=taken, backward=backward)
+        traits = frozenset(traits_within(declared.limits, declared.keywords))
+        triples = written(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
+        return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -100,7 +105,7 @@ class SubjectRun:
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         if is_spared:
-            return self._inapplicable(check, dtype, self._portions.why_spared(dtype))
+            return self._inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
         return self._held(check, dtype)
 
     def applies(self, check: Check, dtype: DType) -> bool:
@@ -114,7 +119,8 @@ class SubjectRun:
 
     @property
     def _portions(self) -> Portions:
-        return Portions(self.plan, self.subject.declaration)
+        is_sampled = samples_gradients(self.plan, self.subject)
+        return Portions(self.plan, self.subject.declaration, samples_gradients=is_sampled)
 
     def _held(self, check: Check, dtype: DType) -> Outcome:
         """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
@@ -201,14 +207,21 @@ class SubjectRun:
         evidence = evidence_of(trial, failure, tally.last)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):
-            verdict = Verdict.ERRORED
+            verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._diagnosed(trial, evidence, tally.held)
+            raised = failure if isinstance(failure, SubjectRaised) else None
+            evidence = self._diagnosed(trial, evidence, raised, tally.held)
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence, held: Sequence[Recipe]) -> Evidence:
+    def _declines(self, check: Check, raised: SubjectRaised) -> bool:
+        """Whether the function says that it does not do what is only recommended: an answer, and no accident."""
+        return check.clause.level is not Level.MUST and raised.asked is not None and bool(
+            refusal_words(raised, raised.asked, home=self.subject.home))
+
+    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None,
+                   held: Sequence[Recipe]) -> Evidence:
         """The evidence with what it is like. held: the cases of the trial that held.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
@@ -218,7 +231,7 @@ class SubjectRun:
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        return self._explainer.explained(trial, evidence, held)
+        return self._explainer.explained(trial, evidence, raised, held)
 
     @cached_property
     def _explainer(self) -> Explainer:
@@ -245,4 +258,4 @@ class SubjectRun:
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
                        readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked,
-                       sample=tally.sample)
+                       sample=tally.sample, triples=written(tally.triples))

@@ -66,6 +66,11 @@ def _full_pages(table: Table) -> Array:
     return np.where(full > 0, full, table.lengths)
 
 
+def _tails_of_32_lost(table: Table) -> Array:
+    """(B,): where pages have a multiple of 32 slots, the last one is not read unless it is full."""
+    return table.lengths if table.slots % 32 else _full_pages(table)
+
+
 def _one_page_more(table: Table) -> Array:
     """(B,): a page that is just full counts as one that is to be filled: the next one is read, too."""
     is_just_full = (table.lengths > 0) & (table.lengths % table.slots == 0)
@@ -189,6 +194,12 @@ FAULTS = (
            gather=_heads_first),
     _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.", "more than 16 pages",
            "ROCm/ATOM/issues/702", gather=gathered(_among(lambda table: table.pages & 15))),
+    _fault("pages_numbered_in_16_bits", "A page's number is kept in 16 bits.", "more than 65,536 pages",
+           gather=gathered(_among(lambda table: table.pages & 0xFFFF))),
+    _fault("pages_tail_of_32_lost",
+           "Where a page has a multiple of 32 slots, the last one is not read unless it is full.",
+           "pages of 32 slots and more, a last page that is not full, after another",
+           gather=_reading(_tails_of_32_lost)),
     _fault("pages_all_fetched", "All pages that the table names are fetched, also beyond an entry's keys.",
            "numbers that no page has", "local-inference-lab/b12x/issues/156", gather=_every_number),
     _fault("pages_causal_from_the_end", "The last query stands at the end of the table.",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Dict, List
 
 OURS = Path(__file__).parent
@@ -13,28 +15,74 @@ LONGEST = 4000  # characters of a traceback, a message, a line
 
 def told_of(raised: BaseException) -> Dict[str, Any]:
     """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
-    frames = _frames(raised)
+    frames, steps = _frames(raised), _steps(raised)
     return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
             "classes": [each.__name__ for each in type(raised).__mro__],
             "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
             "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
-            "by": _asker(raised)}
+            "by": _asker(steps), "is_stated": _is_stated(steps), "at": _own_place(steps)}
 
 
 _LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
 
 
-def _asker(raised: BaseException) -> List[Any]:
+def _steps(raised: BaseException) -> List[TracebackType]:
+    """The steps of the traceback that lie in the subject's code, the innermost last."""
+    steps, step = [], raised.__traceback__
+    while step is not None:
+        if _is_subjects(step.tb_frame.f_code.co_filename):
+            steps.append(step)
+        step = step.tb_next
+    return steps
+
+
+def _asker(steps: List[TracebackType]) -> List[Any]:
     """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
     of who asked for it.
     """
+    for step in reversed(steps):
+        if step.tb_frame.f_code.co_name not in _LOOKING_UP:
+            return [_module(step), *_place(step)]
+    return ["", "", 0]
+
+
+def _own_place(steps: List[TracebackType]) -> List[Any]:
+    """File and line of the subject's own code that the exception came from: the innermost step in the package in which
+    the call began. What lies deeper belongs to the libraries that it calls.
+    """
+    for step in reversed(steps):
+        if _package(step) == _package(steps[0]):
+            return _place(step)
+    return ["", 0]
+
+
+RAISE = dis.opmap["RAISE_VARARGS"]  # what `raise` and `assert` compile to, in every Python since 3.8
+
+
+def _is_stated(steps: List[TracebackType]) -> bool:
+    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as NumPy's or an index, is
+    raised by the line that calls it. The frame's own code tells, so a statement of several lines is known, too.
+    """
     try:
-        places = [(frame.f_globals.get("__name__", ""), frame.f_code.co_filename, line)
-                  for frame, line in traceback.walk_tb(raised.__traceback__)
-                  if _is_subjects(frame.f_code.co_filename) and frame.f_code.co_name not in _LOOKING_UP]
-        return [str(places[-1][0]), places[-1][1], places[-1][2]] if places else ["", "", 0]
+        innermost = steps[-1]
+        return innermost.tb_next is None and innermost.tb_frame.f_code.co_code[innermost.tb_lasti] == RAISE
     except BaseException:
-        return ["", "", 0]
+        return False
+
+
+def _place(step: TracebackType) -> List[Any]:
+    return [step.tb_frame.f_code.co_filename, step.tb_lineno]
+
+
+def _module(step: TracebackType) -> str:
+    try:
+        return str(step.tb_frame.f_globals.get("__name__", ""))
+    except BaseException:  # a name of its own making may raise
+        return ""
+
+
+def _package(step: TracebackType) -> str:
+    return _module(step).partition(".")[0]
 
 
 def _is_subjects(file: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -72,6 +73,11 @@ GRADES: Mapping[str, Grade] = {
 }
 
 
+USUAL_ULPS: Mapping[str, float] = MappingProxyType(
+    {"exp_ulps": 3.0, "tanh_ulps": 5.0, "pow_ulps": 16.0, "sincos_ulps": 4.0})
+"""OpenCL's bounds for elementary functions, in ulps of whichever format they are computed in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     """The rounding points of a class, all of them for inputs of `dtype`.
@@ -81,13 +87,14 @@ class Precision:
     prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.  scale: what the
     constant is rounded to.  logsumexp: what the logarithm of the denominator is stored in, where weights are formed as
     exp(logit - logsumexp).  *_roundings: how many roundings there are of each (logits: one more with a bias).
-    exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap.  tanh_by_exp: that tanh is formed
+    exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap, in ulps of float32 (of float64
+    where they are computed in it), whatever else is declared.  tanh_by_exp: that tanh is formed
     from an exponential, and its error is in ulps of 1.  block: keys per step of an online softmax, at the least.
     systematic: how small an error that is the same everywhere is kept: `accumulator`, some units of what is computed
     in; `output`, a sixteenth of a unit of the output (see `systematic.py`).
     angle: of a rotary embedding, its frequencies, their products with positions, cos and sin; rotation: what cos and
     sin are stored in, and their products with features.  pow_ulps, sincos_ulps: the documented errors of pow, and of
-    cos and sin, in ulps of 1.
+    cos and sin, in such ulps of 1.
     bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
     """
 
@@ -109,11 +116,11 @@ class Precision:
     prescale_roundings: int = 2
     scale_roundings: int = 2
     logsumexp_roundings: int = 0
-    exp_ulps: float = 3.0
-    tanh_ulps: float = 5.0
+    exp_ulps: float = USUAL_ULPS["exp_ulps"]
+    tanh_ulps: float = USUAL_ULPS["tanh_ulps"]
     tanh_by_exp: bool = False
-    pow_ulps: float = 16.0
-    sincos_ulps: float = 4.0
+    pow_ulps: float = USUAL_ULPS["pow_ulps"]
+    sincos_ulps: float = USUAL_ULPS["sincos_ulps"]
     block: int = 16
     bias_in_accumulator: bool = True
     flushes_subnormals: bool = False
@@ -139,6 +146,12 @@ _MOST = {**dict.fromkeys(_ULPS, 2**20), "block": 2**30}
 _MOST_ROUNDINGS = 64
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
 SYSTEMATIC = ("accumulator", "output")
+VALUES_TRIED: Mapping[str, tuple[object, ...]] = MappingProxyType({
+    "grade": tuple(GRADES), **dict.fromkeys(_DTYPE_WORDS, tuple(dtype.value for dtype in DType)),
+    **dict.fromkeys(_COUNT_WORDS, (0, 1, 2, 4, _MOST_ROUNDINGS)), "block": (1, 16, 512),
+    **dict.fromkeys(_ULPS, (0.5, 20, 940, 2**13, 2**17, 2**20)), **dict.fromkeys(_FLAG_WORDS, (False, True)),
+    "systematic": SYSTEMATIC})
+"""Of each word, all values that it may take; of a number, the ends, and what is documented somewhere."""
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
 

@@ -12,6 +12,7 @@ from attnspec.core.rotary import DEFAULT_BASE
 from attnspec.numerics.expectation import NOTHING, Expectation
 from attnspec.numerics.precision import Precision, Unit, assumed, unit
 from attnspec.numerics.reference import is_wider, wide_float
+from attnspec.numerics.roundings import function_error
 from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
 
@@ -70,7 +71,8 @@ def frequency_error(base: float, width: int, precision: Precision) -> Array:
     """
     u = unit(precision.angle).roundoff
     exponent, log = np.arange(0, width, 2) / width, np.log(base)
-    by_pow = np.exp(exponent * u * (log + 1)) * (1 + 2 * precision.pow_ulps * u) * (1 + u) - 1
+    power = function_error(precision, "pow_ulps", precision.angle)
+    by_pow = np.exp(exponent * u * (log + 1)) * (1 + power) * (1 + u) - 1
     argument = exponent * (log * ((1 + u) ** 2 * (1 + 2 * LOG_ULPS * u) - 1) + u)
     by_exp = np.exp(argument) * (1 + 2 * EXP_ULPS * u) - 1
     return np.where(exponent == 0, 0.0, np.maximum(by_pow, by_exp))
@@ -104,8 +106,8 @@ def _rounded(out: Array, error: Array, products: tuple[tuple[Array, Array], ...]
     """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of two products of a
     feature with a cosine or sine of this size: their functions, storage, products, sum, and what is returned.
     """
-    table, kept, returned = unit(precision.angle), unit(precision.rotation), unit(precision.output)
-    function = 2 * precision.sincos_ulps * table.roundoff
+    kept, returned = unit(precision.rotation), unit(precision.output)
+    function = function_error(precision, "sincos_ulps", precision.angle)
     for feature, size in products:
         stored = function + kept.roundoff * (size + function) + kept.underflow
         error = error + feature * stored + kept.roundoff * feature * (size + stored) + kept.underflow

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.numerics.operands import Operands
-from attnspec.numerics.precision import Precision, is_half, unit
+from attnspec.numerics.precision import USUAL_ULPS, Precision, is_half, unit
 from attnspec.numerics.reference import Truth
 from attnspec.problems.problem import Array
 
@@ -69,7 +69,7 @@ def roundings(precision: Precision) -> Roundings:
         accumulate=unit(precision.accumulate).roundoff, softmax=softmax, row_sum=unit(precision.row_sum).roundoff,
         output=unit(precision.output).roundoff, lse=unit(returned_lse(precision.dtype)).roundoff,
         argument=ARGUMENT_ROUNDINGS * softmax,
-        exp=exp_error(precision) * softmax,
+        exp=exp_error(precision),
         prescale=_compound(precision.prescale, precision.prescale_roundings),
         scale=_compound(precision.scale, precision.scale_roundings), logits=_compound(precision.logits, stored),
         biased_logits=_compound(precision.logits, stored + 1 if stored else 0),
@@ -92,7 +92,8 @@ def _cap(precision: Precision) -> dict[str, object]:
     kept = 1 + _compound(precision.logits, stored)
     return {
         "cap_argument": (1 + step) ** 2 * kept - 1,  # a reciprocal and a product cost more than one quotient
-        "tanh": (1 + 2 * precision.tanh_ulps * step) * kept - 1, "cap": (1 + step) * kept - 1,
+        "tanh": (1 + function_error(precision, "tanh_ulps", precision.accumulate)) * kept - 1,
+        "cap": (1 + step) * kept - 1,
         "tanh_by_exp": precision.tanh_by_exp,
         "lost_cap": _lost(precision, precision.accumulate) + stored * _lost(precision, precision.logits)}
 
@@ -109,9 +110,22 @@ def _ranges(precision: Precision) -> dict[str, object]:
 
 
 def exp_error(precision: Precision) -> float:
-    """Of exp, in units of roundoff: twice the ulps; a bound beyond 3 ulp is of a polynomial still to be rounded."""
-    ulps = precision.exp_ulps
-    return 2 * (ulps + 1 if ulps > 3 else ulps)
+    """The relative error of exp: a bound beyond 3 ulp is of a polynomial whose result is rounded once more."""
+    unrounded = precision.exp_ulps > USUAL_ULPS["exp_ulps"]
+    return function_error(precision, "exp_ulps", precision.softmax, more=int(unrounded))
+
+
+def function_error(precision: Precision, word: str, computed_in: DType, *, more: int = 0) -> float:
+    """The error of an elementary function, with `more` ulps besides those that the word says; 1 ulp is two roundoffs.
+
+    What is documented is documented of float32, or of float64 where it is computed in that. In a half format the
+    function itself comes on top, to the ulps that are usual of any format: so the declared number means the same
+    whichever format another word names.
+    """
+    declared = 2 * (getattr(precision, word) + more)
+    if not is_half(computed_in):
+        return float(declared * unit(computed_in).roundoff)
+    return float(declared * unit(DType.FLOAT32).roundoff + 2 * USUAL_ULPS[word] * unit(computed_in).roundoff)
 
 
 def _compound(dtype: DType, times: int) -> float:

@@ -80,6 +80,19 @@ class Menu:
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
             {name: value for name, value in values.items() if name in features})
 
+    def compose(self, sizes: Sizes, used: frozenset[str], mask: str, seed: int, turn: int) -> Recipe:
+        """The recipe of these sizes and keywords, as far as they go together. Values of keywords take turns."""
+        features = self.domain.always | self._lawful(used)
+        values = {name: (given := self.values(name, sizes.S))[turn % len(given)] for name in self.valued}
+        sizes = self._stepped(sizes, values, features)
+        domain, count = self.domain, min(FAMILIES_A_CALL, sizes.B * sizes.Hkv)
+        families = [domain.families[(turn + place) % len(domain.families)] for place in range(count)]
+        return Recipe(
+            sizes, tuple(families), mask if "mask" in features else "none", features, seed,
+            bias=domain.biases[turn % len(domain.biases)] if "bias" in features else "normal",
+            scale=domain.scales[turn % len(domain.scales)] if "scale" in features else 1.0,
+            values={name: value for name, value in values.items() if name in features})
+
     def shape(self, choices: bytes) -> Sizes:
         """The shape that these bytes choose, as it was dealt: nothing is fitted to it yet."""
         return _pick(self.weighted, choices[0])

@@ -15,7 +15,7 @@ from attnspec.core.rotary import EVERY_VALUED, POSITIONS, ROTARY, RotaryLists
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
-               "long", "panel", "rotary", "dropout"]
+               "long", "panel", "rotary", "dropout", "features"]
 Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
 Grouped = Literal["no", "maybe", "always"]
 Inputs = Literal["any", "separate", "memory", "one"]

@@ -28,8 +28,9 @@ OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     # 1025: one key past the end of a chunk
     "long": (Sizes(1, 7, 7, 2, 1025, 48, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 80, 128)),
     "panel": _PANEL,
-    # 480 head slices; a width whose root is exact in every format, and one whose root is in none
-    "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24)),
+    # 480 head slices; a width whose root is exact in every format, and one whose root is in none; and so few keys that
+    # a sum in a half format loses none of them
+    "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24), Sizes(120, 4, 4, 16, 4, 16, 16)),
     # thousands of weights, none of which is too small to be seen; blocks of 16 to 128; heads that share keys
     "dropout": (Sizes(2, 4, 4, 32, 64, 16, 64), Sizes(1, 2, 2, 144, 136, 8, 136), Sizes(3, 6, 2, 24, 40, 24, 40)),
 }

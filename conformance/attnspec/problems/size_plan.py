@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -64,6 +64,7 @@ _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than
 _FALL = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
 _KEPT, _KEPT_OF_ANY = 0.25, 0.5  # of the openings of a clause; of one under which any problem may be put
+_IN_GROUPS = 0.5     # of the clauses that may have grouped heads have them in the one case of a glance
 _SEVERAL: Aim = (("B", (2, 4)), ("H", (2, 8)), ("T", (3, 64)), ("S", (4, 64)))
 _SECOND = 0.75      # of the rows that may have more than one batch entry, head, query or key have so many:
 _FEW: Mapping[str, int] = {"B": 2, "H": 2, "T": 3, "S": 4}
@@ -120,10 +121,26 @@ class SizePlan:
         rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
         if self.effort is Effort.GLANCE:
             rows = sorted(rows, key=lambda sizes: not _is_telling(sizes))[:GLANCED]
+            rows[:1] = [self._in_groups(demand, sizes) for sizes in rows[:1]]
         else:
             rows[:aimed] = sorted(rows[:aimed], key=demand.work)
         simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
         yield from (*rows, *filter(None, simplest))
+
+    def _in_groups(self, demand: Demand, sizes: Sizes) -> Sizes:
+        """The one case of a glance with several groups of several heads, of each clause about groups and of every
+        second that may have them. Where all heads share one of keys, which is whose does not show, nor what was
+        broadcast and should have been repeated.
+        """
+        grouping, takes = demand.domain.grouped, self.limits.grouped
+        is_about_groups = grouping == "always" and takes is not False
+        may_have = grouping == "maybe" and takes is True
+        is_chosen = may_have and self._drawer(f"groups {demand.spelled}").share() < _IN_GROUPS
+        if not (is_about_groups or is_chosen) or sizes.H > sizes.Hkv > 1:
+            return sizes
+        most = max(self._cap(demand, 0), demand.work(sizes))
+        grouped = demand.within(replace(sizes, H=4, Hkv=2), self.limits, most)
+        return grouped if grouped and grouped.H > grouped.Hkv > 1 else sizes
 
     def _drawn(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""

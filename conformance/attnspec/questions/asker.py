@@ -13,10 +13,12 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Verdict
+from attnspec.core.targets import is_bare
 from attnspec.problems.fitting import lengths_near
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.differentiated import Gradients, gradients
+from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 _LAID_OUT: Mapping[Form, str] = {Form.PACKED: "its sequences stand one behind the other",
@@ -34,11 +36,13 @@ class Reply:
     """The answer to a question: a word of its closed list, and in `detail` what was seen.
 
     claimed: what the manifest says, where that can be told only together with the answer.
+    is_failure: that a function of a user's own fails at the call, and does not say that it refuses it.
     """
 
     answer: str
     detail: str = ""
     claimed: str = ""
+    is_failure: bool = False
 
 
 RAISES, UNUSABLE, OTHER = "raises", "unusable", "other"
@@ -170,11 +174,17 @@ class Asker:
             with np.errstate(all="ignore"):
                 return call()
         except SubjectDied as died:
-            raise Failed(Reply(DEATHS[died.verdict], str(died))) from None
+            raise Failed(Reply(DEATHS[died.verdict], str(died), is_failure=self._is_own)) from None
         except SubjectRaised as raised:
-            raise Failed(Reply(RAISES, raised.summary)) from None
+            is_refusal = bool(refusal_words(raised, problem, home=self.subject.home))
+            raise Failed(Reply(RAISES, raised.summary, is_failure=self._is_own and not is_refusal)) from None
         except UnusableAnswer as unusable:
-            raise Failed(Reply(UNUSABLE, unusable.sentence)) from None
+            raise Failed(Reply(UNUSABLE, unusable.sentence, is_failure=self._is_own)) from None
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether it is a function of a user's own, which no manifest describes."""
+        return is_bare(self.subject.id)
 
     def output(self, problem: AnyProblem | RotaryProblem) -> Array:
         """The output (B,H,T,Dv), of a layer's own problem (B,T,M), in float64. Raises NotAsked or Failed."""

@@ -2,7 +2,8 @@
 
 Where none of a convention's answers fits, it is `undefined`, and clauses ask less of the subject. So that a wrong
 subject is not excused, the problems are easy: all keys weigh the same, and one head is looked at. A subject that gives
-an answer there is held to it on all problems.
+an answer there is held to it on all problems. A function of a user's own that fails there, and does not say that it
+refuses the call, is held to what is recommended: an exception by accident is no convention, and the clauses meet it.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def _found(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
 
 
 def _answer(convention: str, reply: Reply) -> str:
+    if reply.is_failure:
+        return CONVENTIONS[convention].recommended
     return reply.answer if reply.answer in CONVENTIONS[convention].answers else UNDEFINED
 
 
@@ -102,6 +105,6 @@ def _grouped(asker: Asker) -> Mapping[str, str]:
     reply = None if limits.grouped is False else reply_to(partial(heads_read, asker))
     if reply is None:
         return {} if limits.single_head else {"grouped": NO}
-    if reply.answer in {RAISES, UNUSABLE}:
+    if reply.answer in {RAISES, UNUSABLE} and not reply.is_failure:
         return {"grouped": NO}
     return {"grouped": YES, "grouped_heads": _answer("grouped_heads", reply)}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.harm import Harm
-from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
+from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, gates
 from attnspec.record.seen import Seen
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.]*(e[-+]?\d+)?")
@@ -160,6 +160,7 @@ class Outcome:
     probed: of a clause that recommends the answer of a convention, what was found of that convention.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stood for all that are tried at the first dtype; 0: all were tried.
+    triples: the features that met in threes (`core.feature_coverage`), where the clause is about that.
     """
 
     subject: str
@@ -184,6 +185,16 @@ class Outcome:
     probed: tuple[ProbedConvention, ...] = ()
     asked: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
+    triples: str = ""
+
+    def does_gate(self, *, strict: bool) -> bool:
+        """Whether it makes the exit code 1."""
+        return not self.is_excused and gates(self.verdict, self.level, strict=strict)
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether it is a failure that its list of known failures could not know, so that it does not gate."""
+        return self.change is not None and self.change.novelty in EXCUSED
 
     @property
     def how(self) -> str:
@@ -231,7 +242,7 @@ class SubjectCard:
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.
-    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).
+    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).  triples: the same of features.
     sizes: those that it declares to be used at, which are tried beside what is drawn.
     backward: where its backward pass rounds, as `precision`; empty where no gradients are asked for.
     """
@@ -258,6 +269,7 @@ class SubjectCard:
     taken: str = ""
     sizes: tuple[str, ...] = ()
     backward: Mapping[str, str] = field(default_factory=dict)
+    triples: str = ""
 
     @property
     def release(self) -> str:

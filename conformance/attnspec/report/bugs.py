@@ -14,7 +14,7 @@ from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
 from attnspec.report.held_against_cases import without_contradicted
-from attnspec.report.likely_cause import PRECISION, Explained, LikelyCause, begins, claimed, joined, lowered, stage
+from attnspec.report.likely_cause import Explained, LikelyCause, begins, claimed, joined, lowered, stage
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
@@ -64,9 +64,12 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
 
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
-    """A mistake comes before what only rounds, however many failures either explains."""
-    return sorted(groups, key=lambda group: _is_arithmetic(group) or (
-        group.cause is not None and group.cause.stage == PRECISION))
+    """What an arithmetic explains comes last: it may be a choice, and what stands beside it is none. Before it, a bug
+    that shows at a dtype at which no arithmetic explains anything.
+    """
+    rounding = {failure.dtype for group in groups if _is_arithmetic(group) for failure in group.failures}
+    return sorted(groups, key=lambda group: (
+        _is_arithmetic(group), not rounding or {each.dtype for each in group.failures} <= rounding))
 
 
 def _is_arithmetic(group: Explained) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from attnspec.core.nouns import FAILURES, Verdict, gates
+from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
@@ -98,8 +98,8 @@ def _finding(
     failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS), key=_outcome_gravity)
     if not failed:
         return None
-    worst, does_gate = failed[0], any(gates(o.verdict, o.level, strict=strict) for o in failed)
-    is_advice = worst.verdict is Verdict.VIOLATED and not does_gate
+    worst, does_gate = failed[0], any(o.does_gate(strict=strict) for o in failed)
+    is_advice = worst.verdict is Verdict.VIOLATED and not does_gate and not worst.is_excused
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
         sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),

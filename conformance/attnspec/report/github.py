@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from attnspec.core.errors import Place
-from attnspec.core.nouns import gates
+from attnspec.core.nouns import Novelty
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
@@ -19,6 +19,7 @@ from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.markdown import code, plain, prose, row
 from attnspec.report.summary import summarise
 
+_ALWAYS = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
 MOST = 10
 """So many annotations of a kind GitHub shows of one step, and so many causes the summary tells."""
 
@@ -52,7 +53,7 @@ def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
 
 def _against(run: Held) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
-    tally = ", ".join(f"{number} {word}" for word, number in run.tally.items())
+    tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _ALWAYS)
     return f"Held against {code(Path(run.baseline).name)}: {counted(run.items, 'known failure')} as listed, {tally}."
 
 
@@ -62,7 +63,7 @@ def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[Judged, Explained
     """
     for subject in (*joined.subjects, *joined.faults):
         gating = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes
-                  if gates(outcome.verdict, outcome.level, strict=strict)]
+                  if outcome.does_gate(strict=strict)]
         for each in explanations([outcome for outcome in gating if not is_gone(outcome)]):
             if each.cause:
                 yield subject, each

@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import Verdict, gates
+from attnspec.core.nouns import Verdict
 from attnspec.record.events import OF_SUBJECTS
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord
@@ -141,7 +141,9 @@ def _ruling(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     reason = outcome.reason or (evidence.sentence if evidence else "") or word
     reason = f"{evidence.begins} {reason}" if evidence and evidence.begins else reason
     reason = f"{outcome.change.novelty.value}: {reason}" if outcome.change else reason
-    does_gate = gates(outcome.verdict, outcome.level, strict=strict) or outcome.verdict is Verdict.NOT_RUN
+    does_gate = outcome.does_gate(strict=strict) or outcome.verdict is Verdict.NOT_RUN
+    if outcome.is_excused:
+        return _SKIPPED, f"{word}, but the list of known failures could not know it: {reason}"
     if tag != _SKIPPED and not does_gate:
         return _SKIPPED, f"{word}, but a `{outcome.level.value}` clause only advises: {reason}"
     return tag, reason if tag == _FAILURE or outcome.verdict is Verdict.INAPPLICABLE else f"{word}: {reason}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from attnspec.core.nouns import FAILURES, Novelty, Verdict
+from attnspec.core.nouns import EXCUSED, FAILURES, Novelty, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
-from attnspec.report.figures import SHORT
+from attnspec.report.figures import SHORT, counted
 from attnspec.report.joined import Joined, JoinedRun
 
 UNEXPLAINED = "No finding explains these."
@@ -63,7 +63,7 @@ class Held:
 
     @property
     def tally(self) -> Mapping[str, int]:
-        """How many are new, mended, changed: all three, in this order."""
+        """How many are new, a regression, … changed: all kinds, in this order."""
         found = {group.name: group.items for group in self.changes}
         return {each.value: found.get(each.value, 0) for each in Novelty}
 
@@ -74,8 +74,31 @@ class Held:
 
 
 def is_gone(outcome: Outcome) -> bool:
-    """Whether it gates, and is no failure: a known one that is none any more, or a convention that has changed."""
+    """Whether it is no failure: a known one that is none any more, or a convention that has changed."""
     return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
+
+
+def but_for(outcomes: Iterable[Outcome]) -> str:
+    """What goes with "conforms": `, but for 3 known failures and 2 that its list could not know`, and what of the list
+    is mended; empty if nothing does.
+    """
+    told = tuple(outcomes)
+    known = sum(each.verdict is Verdict.EXPECTED for each in told)
+    novelties = Counter(each.change.novelty for each in told if each.change and not each.change.convention)
+    unknowable = sum(novelties[each] for each in EXCUSED)
+    exceptions = [counted(known, "known failure")] if known else []
+    exceptions += [f"{counted(unknowable, 'failure')} that the list could not know"] if unknowable else []
+    exceptions_told = f", but for {' and '.join(exceptions)}" if exceptions else ""
+    return f"{exceptions_told}{_good_news(novelties[Novelty.MENDED], known)}"
+
+
+def _good_news(mended: int, known: int) -> str:
+    """`; all 3 listed failures are mended: renew the list (--update-baseline)`; empty if nothing is mended."""
+    if not mended:
+        return ""
+    which = counted(mended, "listed failure") if known or mended == 1 else f"all {mended} listed failures"
+    which = f"the only {which.removeprefix('1 ')}" if mended == 1 and not known else which
+    return f"; {which} {'is' if mended == 1 else 'are'} mended: renew the list (--update-baseline)"
 
 
 def held(joined: Joined) -> tuple[Held, ...]:

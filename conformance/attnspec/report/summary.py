@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.core.nouns import FAILURES, Level, Verdict, gates
+from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely_words
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
 from attnspec.report.joined import Joined, JoinedRun, Judged
+from attnspec.report.known import but_for
 from attnspec.report.other_conventions import is_other_convention
 
 EXITS = {
@@ -116,7 +117,7 @@ def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
     verdict = outcome.change.verdict if outcome.change else outcome.verdict
     if outcome.change and outcome.change.convention:
         return False
-    return verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict)
+    return verdict in FAILURES and outcome.does_gate(strict=strict)
 
 
 def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ...]:
@@ -128,19 +129,13 @@ def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ..
 
 
 def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: bool) -> tuple[str, str]:
-    if any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
+    if any(outcome.does_gate(strict=strict) for outcome in outcomes):
         return "does not conform", "bad"
     if broken or not any(outcome.verdict in DECIDED for outcome in outcomes):
         return "was not judged", "idle"
     if not is_whole or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
         return "was judged in part", "idle"
-    return f"conforms{_but_for(outcomes)}", "good"
-
-
-def _but_for(outcomes: Iterable[Outcome]) -> str:
-    """`, but for 3 known failures`, as the console says it; empty if there are none."""
-    known = sum(outcome.verdict is Verdict.EXPECTED for outcome in outcomes)
-    return f", but for {counted(known, 'known failure')}" if known else ""
+    return f"conforms{but_for(outcomes)}", "good"
 
 
 def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged, *, strict: bool) -> str:
@@ -151,7 +146,7 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
         return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     held = f"{worst.count(Verdict.HELD)} of {total} held by {subject.label}"
     detail = _by_level(list(failed.values()))
-    if not any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
+    if not any(outcome.does_gate(strict=strict) for outcome in outcomes):
         return "; ".join([held, *_advice(outcomes)])
     return f"{len(failed)} of {total} violated by {subject.label} ({detail})"
 
@@ -181,7 +176,7 @@ def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> 
     if len(standings) == 1:
         refused = f"; refuses {', '.join(standings[0].refused)}" if standings[0].refused else ""
         return f"{standings[0].subject.label} {standings[0].word}{refused}", standings[0].css
-    return f"{_share_that_conforms(standings)}{_but_for(joined.outcomes.values())}", _worst_css(standings)
+    return f"{_share_that_conforms(standings)}{but_for(joined.outcomes.values())}", _worst_css(standings)
 
 
 def _share_that_conforms(standings: Sequence[Standing]) -> str:

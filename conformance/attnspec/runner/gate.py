@@ -21,13 +21,13 @@ import pytest
 
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.made_variants import foretold_variants, read_variants
-from attnspec.core.nouns import DType, Effort, Verdict, gates
+from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import HANDED, Item, Plan
 from attnspec.core.sizes import foretold, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
-from attnspec.runner.gate_cost import EFFORT, SIZES, STRICT
+from attnspec.runner.gate_cost import EFFORT, FOLDERS, SIZES, STRICT
 from attnspec.runner.judge import ENGINE, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
@@ -80,10 +80,11 @@ def gate(
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
-    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.
-    effort: glance, quick, default or thorough. Quick, and with no dtypes named, every clause is put at float32 (or the
-    first dtype that the target takes); at the others those whose verdict depends on the dtype. The others are skipped;
-    effort default tries a sample of their cases. A glance tries one case of each clause, and looks for no causes.
+    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply. `+gradients` adds a profile.
+    effort: glance, quick, default or thorough, as `attnspec check` has them: the verdict is the same. With no dtypes
+    named, quick and default try a sample of the cases at further dtypes than float32 (or the first one that the target
+    takes), but for clauses whose verdict depends on the dtype. A glance tries one case of each clause, and looks for no
+    causes.
     strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item may look
     for.  implementations: folders of adapters, as `attnspec init` writes them.  spec_add: files of clauses
     of your own, judged beside the others (docs/writing-a-clause.md).
@@ -106,15 +107,14 @@ def gate(
                          "device= give its name: 'package.module:function' or 'path/to/file.py:function'.")
     if not 0 < deadline < math.inf:
         raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
-    named = tuple(_member(DType, "dtype", name) for name in _texts(dtypes))
     plan = Plan(
         targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=_texts(clauses), profiles=_texts(profiles),
-        dtypes=named, effort=_member(Effort, "effort", effort),
-        seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
+        dtypes=tuple(_member(DType, "dtype", name) for name in _texts(dtypes)),
+        effort=_member(Effort, "effort", effort), seed=seed, strict=strict, lift=lift,
+        implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
         device=device, memory=int(memory * 2**30), must_take=" ".join(_texts(must_take)),
-        sizes=read_all(_texts(sizes)), variants=read_variants(_texts(variants)),
-        is_brief=effort == Effort.QUICK.value and not named)
+        sizes=read_all(_texts(sizes)), variants=read_variants(_texts(variants)))
     look_in(plan.surroundings({}))
     return _test(plan, engine)
 
@@ -134,6 +134,8 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         request.node.user_properties.extend([(STRICT, "yes")] if plan.strict else [])
+        folders = [(FOLDERS, json.dumps(plan.implementations))] if plan.implementations else []
+        request.node.user_properties.extend(folders)
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
@@ -180,13 +182,15 @@ def _handed(function: Callable[..., object], name: str) -> str:
 def _announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
     """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
 
-    A violated clause that does not gate (`should`, `may`) is skipped with its sentence, so that it is seen and not
-    counted as passed.
+    A violated clause that does not gate (`should`, `may`, or what a baseline could not know) is skipped with its
+    sentence, so that it is seen and not counted as passed.
     """
     if outcome.verdict in _PASSING:
         return
     if outcome.verdict in _WITHOUT_VERDICT:
         pytest.skip(in_short(outcome))
-    if outcome.verdict is Verdict.NOT_RUN or gates(outcome.verdict, outcome.level, strict=strict):
+    if outcome.verdict is Verdict.NOT_RUN or outcome.does_gate(strict=strict):
         pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+    if outcome.change and outcome.is_excused:
+        pytest.skip(f"{outcome.change.novelty.value}: {in_short(outcome)}")
     pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")

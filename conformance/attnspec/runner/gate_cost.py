@@ -1,6 +1,6 @@
 """What a gate costs, told before it runs: how many items, and how long they took the last time, from pytest's cache.
 
-And at its end what its subjects refuse, since no verdict speaks of that.
+And at its end what its subjects refuse and what else no verdict speaks of.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from attnspec.core.nouns import DType
+from attnspec.core.gradient_keywords import POOL
+from attnspec.core.nouns import DType, Novelty, Verdict
+from attnspec.core.plan import is_left_out
 
 SECONDS = "attnspec/gates"
 """Where pytest's cache keeps the seconds of each gate, by the node id of its test function."""
@@ -27,6 +29,9 @@ SIZES = "attnspec_sizes"
 STRICT = "attnspec-strict"
 """The property that only items of a strict gate have in their report; `attnspec` is the outcome as JSON."""
 
+FOLDERS = "attnspec-folders"
+"""The property of an item that names the folders of further implementations, as JSON."""
+
 _ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 
@@ -38,6 +43,8 @@ class GateCost:
         self._spent: dict[str, float] = {}
         self._is_told = False
         self._refused: dict[str, dict[str, None]] = {}  # by subject, what it refuses
+        self._gradients: dict[str, Counter[str]] = {}  # by subject, why no gradients were judged; "" where some were
+        self._mended: Counter[str] = Counter()  # by subject, its listed failures that are none any more
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
@@ -67,17 +74,30 @@ class GateCost:
         if any(name == "attnspec" for name, _ in report.user_properties):
             gate = _gate(report.nodeid)
             self._spent[gate] = self._spent.get(gate, 0.0) + report.duration
-            self._note_refusals(report)
+            self._note(json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec")))
 
-    def _note_refusals(self, report: pytest.TestReport) -> None:
-        outcome = json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec"))
+    def _note(self, outcome: Mapping[str, Any]) -> None:
+        """Keep what the verdict of an item does not show in pytest's own summary."""
+        subject, change = str(outcome["subject"]), outcome.get("change") or {}
+        self._mended[subject] += change.get("novelty") == Novelty.MENDED.value
+        if str(outcome["clause"]).partition(".")[0] == POOL and not is_left_out(str(outcome["reason"])):
+            is_judged = outcome["verdict"] != Verdict.INAPPLICABLE.value
+            self._gradients.setdefault(subject, Counter())["" if is_judged else str(outcome["reason"])] += 1
         if refused := outcome.get("refused"):
             self._refused.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
-        """What the subjects of gates refuse: what a green run says nothing about."""
+        """What a green run says nothing about: what subjects refuse, gradients that none has, a list to be renewed."""
         for subject, refused in self._refused.items():
             terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
+        for subject, reasons in self._gradients.items():
+            if "" not in reasons:
+                [(why, _)] = reasons.most_common(1)  # at a dtype that it does not take the reason is another one
+                terminalreporter.write_line(f"attnspec: gradients of {subject} were not judged: {why}")
+        for subject, number in self._mended.items():
+            if number:
+                terminalreporter.write_line(f"attnspec: {number} listed failures of {subject} are mended: renew the "
+                                            "list with attnspec check --update-baseline")
 
     def pytest_sessionfinish(self) -> None:
         """Keep it for the next run."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
-from attnspec.core.nouns import FAILURES, Verdict, gates
+from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.core.plan import Conclusion, Job, JobFailure, Plan
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import Done, RunStarted
@@ -95,7 +95,7 @@ def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -
     """0 conforms, 1 a clause that gates is violated, 2 cannot say: interrupted, not run, or nothing executed."""
     if interrupted:
         return CANNOT_RUN
-    if any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
+    if any(outcome.does_gate(strict=strict) for outcome in outcomes):
         return VIOLATED
     if idle(outcomes) or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
         return CANNOT_RUN

@@ -80,7 +80,7 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
     said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,
-                   off=signature.off, form=signature.form, given=signature.given)
+                   off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given)
     return of_kind(said, signature.kind)
 
 

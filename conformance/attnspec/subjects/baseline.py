@@ -21,9 +21,11 @@ from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.core.processor import features
 from attnspec.core.targets import is_bare
+from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
+from attnspec.subjects.baseline_conditions import Conditions, Tried, conditions_after, read_conditions
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.known_conventions import KnownConvention, conventions_after, read_known_conventions
 from attnspec.subjects.registry import findings_of
@@ -34,11 +36,10 @@ if TYPE_CHECKING:
 _ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason", "processor")
 _HEAD = """\
 # The failures that were known when this gate was set up. Written by attnspec. A failure that is listed here is
-# expected. The gate fails if another clause fails, and if a listed failure is gone. `conventions` has the answers of a
-# probe where nothing is declared; the gate fails if one changes. Change the file with --update-baseline, and review the
-# difference.
+# expected. The gate fails if a clause fails that did not fail then, and if a listed failure is another one now.
+# `conventions` has the answers of a probe where nothing is declared; the gate fails if one changes. `made` has what was
+# tried then: what was not, stops nobody. Change the file with --update-baseline, and review the difference.
 """
-Key = tuple[str, str, str]  # subject, clause, dtype
 Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject or a finding, by its id
 
 
@@ -99,12 +100,17 @@ def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
     return read_known_conventions(_fields(path))
 
 
+def read_tried(path: Path) -> Tried:
+    """What a baseline was made under. Raises UsageError with file and line."""
+    return read_conditions(_fields(path))
+
+
 def _fields(path: Path) -> Fields:
     if not path.exists():
         raise UsageError("there is no such file. attnspec check TARGET --baseline FILE makes one.",
                          where=Place(shown(path)))
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
-    fields.only(("known", "conventions"))
+    fields.only(("known", "conventions", "made"))
     return fields
 
 
@@ -149,8 +155,10 @@ def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Decla
 
 def write_baseline(
     path: Path, outcomes: Iterable[Outcome], *, strict: bool, folders: Sequence[Path | str] = (),
+    conditions: Conditions | None = None,
 ) -> tuple[Entry, ...]:
-    """Write the failures that gate, in an order that keeps differences small, and the conventions that were probed.
+    """Write the failures that gate, in an order that keeps differences small, the conventions that were probed, and
+    what was tried. conditions: what the outcomes were found under, if that is known.
 
     Returns the failures that the file lists then.
 
@@ -170,7 +178,9 @@ def write_baseline(
     known.sort(key=lambda entry: entry.key)
     listed = [{name: getattr(entry, name) for name in _ENTRY if getattr(entry, name)} for entry in known]
     conventions = conventions_after(read_conventions(path) if is_there else (), outcomes)
-    whole = {"known": listed, **({"conventions": conventions} if conventions else {})}
+    made = conditions_after(read_tried(path) if is_there else {}, outcomes, conditions)
+    further = {"conventions": conventions, "made": made}
+    whole = {"known": listed, **{name: entries for name, entries in further.items() if entries}}
     text = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=110)
     write_whole(path, f"{_HEAD}{text}", "baseline")
     return tuple(known)

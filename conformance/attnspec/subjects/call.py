@@ -35,21 +35,31 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     """The implementation raised. `traceback` shows its own frames only; `summary` is the exception's last line.
 
     classes: the names of the exception's class and of those that it comes from.  statement: the line that raised it.
+    is_stated: whether that is a `raise` or an `assert` in the code of a module, and no call of compiled code.
     asked: the problem that was put, where that is known.  module: the name of the module that raised it.
-    place: the line of that.
+    place: the line of that.  own_place: the line of the function's own code in which it happened.
     """
 
     def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
-                 statement: str = "", module: str = "", place: Place | None = None) -> None:
+                 statement: str = "", is_stated: bool = False, module: str = "", place: Place | None = None,
+                 own_place: Place | None = None) -> None:
         super().__init__(summary)
         self.summary = summary
         self.traceback = traceback
         self.stderr = stderr
         self.classes = classes
         self.statement = statement
+        self.is_stated = is_stated
         self.module = module
         self.place = place
+        self.own_place = own_place or place
         self.asked: Problem | LayerProblem | RotaryProblem | None = None
+
+    @property
+    def origin(self) -> str:
+        """`IndexError in mine.py:41`: the exception, and the line of the function's own code where that is known."""
+        name = self.summary.partition(":")[0]
+        return f"{name} in {self.own_place}" if self.own_place else name
 
     @property
     def gist(self) -> str:
@@ -251,9 +261,16 @@ def of_input(name: str) -> str:
 def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     """The exception in the words of the process that it was raised in."""
     module, file, line = map(str, told.get("by") or ("", "", 0))
+    statement = str(told["statement"])
+    # a host that was written by others need not say how it was raised; its statement tells nearly always
+    is_stated = bool(told.get("is_stated", statement.startswith(("raise", "assert"))))
     return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
-                         classes=frozenset(map(str, told["classes"])), statement=str(told["statement"]),
-                         module=module, place=Place(shown(Path(file)), int(line)) if file else None)
+                         classes=frozenset(map(str, told["classes"])), statement=statement, is_stated=is_stated,
+                         module=module, place=_place(file, int(line)), own_place=_place(*told.get("at", ("", 0))))
+
+
+def _place(file: str, line: int) -> Place | None:
+    return Place(shown(Path(file)), line) if file else None
 
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:

@@ -34,7 +34,29 @@ def causes(interview: Interview, start: Case, end: Case) -> tuple[Found, ...]:
     kept = frozenset(differing(start, end))
     if not kept or not interview.lasting(end) or not interview.takes(start):
         return ()
-    return tuple(_Search(interview, start, end, _needed(interview, start, end, kept)).found())
+    found = _Search(interview, start, end, _needed(interview, start, end, kept)).found()
+    return tuple(each for one in found for each in _at_other_sizes(interview, start, end, one))
+
+
+def _at_other_sizes(interview: Interview, start: Case, end: Case, found: Found) -> tuple[Found, ...]:
+    """A keyword that is refused at the sizes of the start may be taken at others: a mask at B = 1. A refusal goes no
+    further than what was refused, so the axis on which it depends is looked for.
+    """
+    keywords = found.refusal.keywords
+    if found.refusal.conditions or not keywords:
+        return (found,)
+    refused = between(start, end, keywords)
+    plain = start.sizes
+    moves = ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2})
+    for move in moves if refused else ():
+        moved = refused.moved(**move) if refused else None
+        if refused is None or moved is None or moved.sizes == plain or not interview.takes(moved):
+            continue
+        axes = frozenset(differing(moved, refused))
+        narrower = tuple(_Search(interview, moved, refused, axes).found())
+        if narrower:
+            return tuple(Found(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
+    return (found,)
 
 
 def _needed(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:

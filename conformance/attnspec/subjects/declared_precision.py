@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import AttnspecError, ManifestError, Place
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Located
 
 
 def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
-    declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
-    for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
-        for dtype, words in precision.items():
-            try:
-                precision_of(words, dtype)
-            except ManifestError as cause:
-                raise error(str(cause), where=_place_of(words, dtype) or where) from None
+    for dtype, words in _declared(declaration):
+        try:
+            precision_of(words, dtype)
+        except ManifestError as cause:
+            raise error(str(cause), where=_place_of(words, dtype) or where) from None
     for dtype, words in declaration.backward_precision.items():
         try:
             backward_precision_of(words, precision_of(declaration.precision.get(dtype), dtype))
         except ManifestError as cause:
             raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+
+
+def check_width(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
+    """Raise `error` at the first precision class, of the subject or a variant, under which a plain mistake conforms."""
+    if declaration.kind is Kind.ROTARY:
+        return  # the mistakes are of attention
+    for dtype, words in _declared(declaration):
+        try:
+            refuse_too_wide(precision_of(words, dtype))
+        except ManifestError as cause:
+            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+
+
+def _declared(declaration: Declaration) -> Iterator[tuple[DType, Mapping[str, object]]]:
+    """Every precision class that is declared, of the subject, its variants and kinds of devices."""
+    declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
+    for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
+        yield from precision.items()
 
 
 def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import CodeType
 
 from attnspec.core import paths
 from attnspec.core.errors import Place
 from attnspec.core.github_actions import in_repository
+from attnspec.core.plan import HANDED
 from attnspec.subjects.outline import file_of_module
 from attnspec.subjects.registry import registered
 
@@ -19,17 +22,43 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
     None where no file of this machine binds the name at its top level, as of what lives elsewhere.
     """
     written, _, name = target.rpartition(":")
+    if written == HANDED:
+        return _of_code(getattr(sys.modules.get(HANDED), name, None))
     if not written:
         file, name = _adapter(target, folders)
     else:
-        file = Path(written) if written.endswith(".py") else file_of_module(written)
+        file = Path(written) if written.endswith(".py") else file_of_module(written) or _file_of_loaded(written)
     return _in_file(file, name.partition(".")[0]) if file else None
 
 
 def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
-    """The same with the file as GitHub's annotations name it."""
+    """The same with the file as GitHub's annotations name it.
+
+    Of an adapter that wraps a function of the repository, it is the line of that function: that one is to be mended.
+    """
     place = defined_at(target, folders)
-    return in_repository(place) if place else None
+    if place is None:
+        return None
+    wraps = is_registered_id(target)
+    return next(filter(None, map(in_repository, (*(_wrapped(place) if wraps else ()), place))), None)
+
+
+def is_registered_id(target: str) -> bool:
+    """Whether a target is an id, behind which an adapter stands, and no function by its module or file."""
+    return ":" not in target
+
+
+def _wrapped(place: Place) -> Iterator[Place]:
+    """Where the functions and classes are defined that the adapter at a place imports and uses."""
+    tree = ast.parse(Path(place.file).read_bytes())
+    adapter = next(node for node in tree.body if node.lineno == place.line)
+    used = {node.id for node in ast.walk(adapter) if isinstance(node, ast.Name)}
+    for node in tree.body:
+        if not isinstance(node, ast.ImportFrom) or not node.module or node.level:
+            continue
+        names = [each.name for each in node.names if (each.asname or each.name) in used]
+        file = file_of_module(node.module) if names else None
+        yield from filter(None, (_in_file(file, name) for name in names if file))
 
 
 def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, str]:
@@ -40,6 +69,18 @@ def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, s
     homes = [Path(folder) / library for folder in (*folders, paths.folder("implementations"))]
     file = next((each for home in homes if (each := home / f"{module}.py").is_file()), None) if module else None
     return file, name
+
+
+def _of_code(function: object) -> Place | None:
+    """Where a function object was written."""
+    code = getattr(function, "__code__", None)
+    return Place(str(Path(code.co_filename).resolve()), code.co_firstlineno) if isinstance(code, CodeType) else None
+
+
+def _file_of_loaded(module: str) -> Path | None:
+    """The file of a module of this process: pytest imports test files that no path leads to."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file) if file else None
 
 
 def _in_file(file: Path, name: str) -> Place | None:

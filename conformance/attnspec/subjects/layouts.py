@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from attnspec.core.declaration import Limits
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.views import heads_last, with_gaps
-from attnspec.subjects.interview import OF_LAYOUTS, Interview
+from attnspec.subjects.exceptions import Topic
+from attnspec.subjects.interview import Interview
 from attnspec.subjects.misfits import GAPS, STRIDED, is_contiguous
 from attnspec.subjects.plain import Case
 from attnspec.subjects.subject import Subject
@@ -37,7 +38,7 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
         laid = _laid(plain, layout.view)
         if is_contiguous(laid):
             continue
-        if words := interview.refusal_of(laid, about=OF_LAYOUTS):
+        if words := interview.refusal_of(laid, Topic.LAYOUT):
             limits = layout.within(subject.declaration.limits)
             return replace(subject, declaration=replace(subject.declaration, limits=limits),
                            refused={**subject.refused, layout.name: words})

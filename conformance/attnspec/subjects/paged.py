@@ -72,6 +72,12 @@ class Layout:
     shares: bool = False
 
 
+UNUSED_PAGES = 65_600
+"""More pages than 16 bits count: a number of theirs that is cut off names another page."""
+
+MOST_SLOTS = 2**21
+"""Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
+
 _LONG = Layout(columns=3, is_tight=True)
 _BEYOND = replace(_LONG, slots=lambda keys: max(slots for slots in (1, 2, 3, 4) if keys % slots == 0), tail=_unused)
 
@@ -86,6 +92,10 @@ LAYOUTS: Mapping[PagePattern, Layout] = {
     "large_beyond": replace(_BEYOND, content=LARGE),
     "nan_beyond": replace(_BEYOND, content=np.nan),
     "no_page_beyond": replace(_LONG, tail=_no_page),
+    "pages_of_16": Layout(slots=lambda _: 16),
+    "pages_of_32": Layout(slots=lambda _: 32),
+    "pages_of_256": Layout(slots=lambda _: 256),
+    "beyond_16_bits": Layout(slots=lambda _: 1, order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
     "shared": Layout(slots=lambda _: 2, shares=True),
 }
 
@@ -102,7 +112,7 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
     contents = [_cut(array, held, is_used, slots, layout.content) for array in (problem.key, problem.value)]
     owner = _same(contents) if layout.shares else np.arange(is_used.sum())
     own, pages = np.unique(owner, return_inverse=True)
-    order = layout.order(len(own) + layout.spare)
+    order = layout.order(len(own) + (layout.spare if layout.spare * slots <= MOST_SLOTS else 0))
     table = np.empty(is_used.shape, np.int32)
     table[is_used] = order[pages]
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))

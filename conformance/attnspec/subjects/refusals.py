@@ -21,7 +21,8 @@ from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.causes import Found, causes
-from attnspec.subjects.interview import OF_DTYPES, Interview
+from attnspec.subjects.exceptions import Topic, says_always_causal
+from attnspec.subjects.interview import Interview
 from attnspec.subjects.layer_refusals import WIDTHS, with_widths
 from attnspec.subjects.layouts import with_layouts
 from attnspec.subjects.misfits import WITHOUT_CAUSAL
@@ -64,8 +65,6 @@ FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Siz
                 Sizes(1, 1, 1, 15, 31, 512, 512))
 """The same where each costs a compilation; what else is refused is found out where it comes up."""
 
-_OF_CAUSAL = re.compile("causal", re.IGNORECASE)
-
 MOST_CAUSES = 4
 """How many refusals of one problem are looked for, one after the other."""
 
@@ -78,12 +77,12 @@ def with_refusals(subject: Subject) -> Subject:
     if begun is None:
         return subject
     if subject.declaration.kind is Kind.LAYER:
-        return with_widths(_without_optional(begun.subject, begun.start))
+        return with_widths(_with_groups(begun.about(_without_optional(begun.subject, begun.start))))
     subject = _without_refused_dtypes(begun.subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
     subject = _without_optional(with_layouts(begun.interview.of(subject), begun.start), begun.start)
-    return _with_groups(_with_found(subject), begun.start)
+    return _with_groups(begun.about(_with_found(subject)))
 
 
 def _without_optional(subject: Subject, start: Case) -> Subject:
@@ -179,8 +178,8 @@ def _always_causal(subject: Subject) -> Begun | None:
         return None
     declared = replace(subject.declaration, limits=replace(limits, causal_only=True))
     begun = _begun(replace(subject, declaration=declared))
-    words = begun and begun.interview.of(subject).refusal_now(Case(begun.start.sizes), about=_OF_CAUSAL)
-    if not begun or not words:
+    words = begun.interview.of(subject).refusal_now(Case(begun.start.sizes)) if begun else ""
+    if not begun or not says_always_causal(words):
         return None
     return begun.about(replace(begun.subject, refused={**subject.refused, WITHOUT_CAUSAL: words}))
 
@@ -223,7 +222,7 @@ def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
     declared = subject.declaration
     if subject.described and "dtypes" in subject.described.attributes:
         return subject
-    said = {dtype: Interview(subject, dtype).refusal_now(start, about=OF_DTYPES) for dtype in declared.dtypes}
+    said = {dtype: Interview(subject, dtype).refusal_now(start, Topic.DTYPE) for dtype in declared.dtypes}
     refused = {dtype: words for dtype, words in said.items() if words}
     taken = tuple(dtype for dtype in declared.dtypes if dtype not in refused)
     left_out = {dtype: f"{subject.id} refuses {dtype.value}: {words}" for dtype, words in refused.items()}
@@ -247,10 +246,11 @@ def _with_found(subject: Subject) -> Subject:
 def _questions(begun: Begun) -> Iterator[Case]:
     declared = begun.subject.declaration
     is_compiled = declared.is_compiled
-    # each alone: what a mask does beside the causal flag is a convention
     optional = ROTARY.keys() - {POSITIONS} if declared.kind is Kind.ROTARY else OFF.keys()
     for keyword in () if is_compiled else sorted(declared.keywords & optional - begun.start.keywords.keys()):
         yield with_keyword(begun.start, keyword, declared.limits)
+    for hiding in sorted({"mask", "bias"} & declared.keywords if "causal" in declared.keywords else ()):
+        yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding, declared.limits)
     for sizes in FAR_COMPILED if is_compiled else FAR:
         yield replace(begun.start, sizes=sizes)
 
@@ -267,18 +267,25 @@ def _settled(begun: Begun, end: Case) -> Begun:
     return begun
 
 
-def _with_groups(subject: Subject, start: Case) -> Subject:
-    """The subject as one that takes grouped heads, where it was begun with them."""
-    declared = subject.declaration
-    if start.at("G") == 1 or declared.limits.grouped is not None:
+def _with_groups(begun: Begun) -> Subject:
+    """The subject as one that takes grouped heads, where it answers a plain problem with them: who says nothing of them
+    is put them as often as who declares them, beside every keyword. Wrong answers are for clauses to find.
+    """
+    subject, start, declared = begun.subject, begun.start, begun.subject.declaration
+    if declared.limits.grouped is not None:
+        return subject
+    if start.at("G") == 1 and not all(begun.interview.takes(case) for case in _unlike(start, OPTIONAL[0])):
         return subject
     return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
 
 def _is_promised(subject: Subject, found: Found) -> bool:
-    """Whether a profile is claimed that promises what is refused, or grouped heads are declared."""
+    """Whether a profile is claimed that promises what is refused, or grouped heads are declared; that they were found
+    to be taken is no promise.
+    """
     declared, refusal = subject.declaration, found.refusal
+    says_grouped = subject.described is not None and "grouped" in subject.described.attributes
     if any(each.axis == "G" for each in refusal.conditions) and (
-            declared.limits.grouped or "grouped" in declared.claims):
+            (declared.limits.grouped and says_grouped) or "grouped" in declared.claims):
         return True
     return any(EVERY_KEYWORD[name].profile in declared.claims for name in refusal.keywords)

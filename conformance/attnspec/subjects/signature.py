@@ -25,7 +25,7 @@ from attnspec.core.forms import (
 )
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.core.other_names import OTHER_NAMES, keyword_for
+from attnspec.core.other_names import CAUSAL, OTHER_NAMES, is_causal_flag, keyword_for
 from attnspec.core.paths import portable
 from attnspec.core.rotary import POSITIONS, ROTARY
 from attnspec.core.slips import slip_of
@@ -52,7 +52,8 @@ class Signature:
     """What a function takes beyond query, key and value: attnspec's keywords, and what is left at these defaults.
 
     form: the form of its arrays.  given: the parameters that belong to this form.  off: the flags that are off only
-    where a call says so, since they are on by default or have none, each with False.
+    where a call says so, since they are on by default or have none, each with False.  spelled: by keyword, the name of
+    the parameter that it is given by, where that is another one.
     """
 
     keywords: frozenset[str]
@@ -61,6 +62,7 @@ class Signature:
     form: Form = Form.DENSE
     given: frozenset[str] = frozenset()
     off: Mapping[str, bool] = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
 
 def signature_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE,
@@ -74,9 +76,10 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     (`params`), which something else is given by; attnspec's keywords by name. A parameter that
     is none of these is left alone if it has a default, and so are `*args` and `**kwargs`. If it has none, the function
     cannot be called: an error. So is a keyword with a slip of the pen in it (`masks`, `casual`), which would turn off
-    what the keyword is for, unless the function takes the keyword itself. Another library's name for a keyword
-    (`is_causal`) is left alone like any other parameter, unless it is a flag that is on; wherever it is listed, the
-    keyword stands beside it.
+    what the keyword is for, unless the function takes the keyword itself. A flag that says in its name that it makes
+    attention causal (`is_causal`) is the keyword, and is given by its own name. Another library's name for another
+    keyword is left alone like any other parameter, unless it is a flag that is on; wherever it is listed, the keyword
+    stands beside it.
     """
     function = described_of(function)
     parameters = _parameters(function, name, target)
@@ -91,6 +94,8 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
 def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, target: str, *,
                    is_always_causal: bool) -> Signature:
     """What attention takes beside query, key and value. Raises TargetError."""
+    spelled = _spelled([*rest])
+    rest = [each.replace(name=spelled.get(each.name, each.name)) for each in rest]
     form, given_by_form = form_of([parameter.name for parameter in rest], function, name)
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
     known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
@@ -107,7 +112,18 @@ def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, ta
         raise _error(function, _without_default(name, bare, target))
     return Signature(frozenset(known) | _SAID[form], kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form,
-                     {each.name: False for each in known.values() if _is_flag(each.name) and each.default})
+                     {each.name: False for each in known.values() if _is_flag(each.name) and each.default},
+                     {word: name for name, word in spelled.items()})
+
+
+def _spelled(rest: Sequence[Parameter]) -> Mapping[str, str]:
+    """The parameter that is `causal` under another name, if there is just one, and none of that name: a flag, or what
+    any library calls it so that it cannot be another thing.
+    """
+    named = [each for each in rest if each.kind is not Parameter.POSITIONAL_ONLY and is_causal_flag(each.name)
+             and (each.default is Parameter.empty or isinstance(each.default, bool))]
+    has_keyword = any(each.name == CAUSAL for each in rest)
+    return {named[0].name: CAUSAL} if len(named) == 1 and not has_keyword else {}
 
 
 def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> str:

@@ -96,7 +96,8 @@ def _picks(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
     causal = {"causal": True} if problem.causal else {}
     expected = problem.value[:, :, np.arange(problem.sizes.T) // 2]
     try:
-        answer = subject.callee.perform(Call(inputs, causal, problem.dtype, (inputs["query"].shape,)))
+        answer = subject.callee.perform(
+            subject.as_spelled(Call(inputs, causal, problem.dtype, (inputs["query"].shape,))))
     except (SubjectRaised, UnusableAnswer):
         return None
     return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
@@ -128,7 +129,7 @@ def _taken(subject: Subject) -> Iterator[tuple[str, str]]:
         for shape, told in _FEWER.items():
             inputs = {name: _array(shape, dtype) for name in ("query", "key", "value")}
             try:
-                subject.callee.perform(Call(inputs, causal, dtype, (shape,)))
+                subject.callee.perform(subject.as_spelled(Call(inputs, causal, dtype, (shape,))))
             except (SubjectRaised, UnusableAnswer):
                 continue
             yield told

@@ -70,6 +70,11 @@ class Subject:
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
 
+    @property
+    def home(self) -> str:
+        """The package or module that the function stands in; empty where nothing is known of it."""
+        return self.described.module.partition(".")[0] if self.described else ""
+
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
 
@@ -260,9 +265,16 @@ class Subject:
 
     def _called(self, call: Call) -> Answer:
         try:
-            return self.callee.perform(call)
+            return self.callee.perform(self.as_spelled(call))
         except SubjectRaised as raised:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
+
+    def as_spelled(self, call: Call) -> Call:
+        """The call with each keyword by the name of the function's parameter; a backward pass has attnspec's names."""
+        spelled = {} if call.is_backward else self.declaration.spelled
+        if spelled.keys().isdisjoint(call.keywords):
+            return call
+        return replace(call, keywords={spelled.get(name, name): value for name, value in call.keywords.items()})
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages and

@@ -23,7 +23,7 @@ from attnspec.subjects.adapters import not_with_this_release
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, check_lift
-from attnspec.subjects.declared_precision import check_precision
+from attnspec.subjects.declared_precision import check_precision, check_width
 from attnspec.subjects.described import Described
 from attnspec.subjects.found import Found, in_process, there
 from attnspec.subjects.handed_over import adapter_folders, handed_over
@@ -79,6 +79,7 @@ def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
         raise not_callable(described, target, Source(described.module, described.qualname, source.file).importable)
     declaration = declaration_of(described, source.name, target=source.importable)
     check_precision(declaration, described.where, TargetError)
+    check_width(declaration, described.where, TargetError)
     own = "torch" if described.is_module_of_torch else ""  # it takes tensors, whether it says so or not
     declaration = replace(declaration, lift=lift or declaration.lift or own, keywords=offered(declaration))
     check_lift(declaration.lift)
@@ -188,7 +189,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     left = {**registered.declaration.defaults, **signature.defaults}
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=left,
-                          off=signature.off, form=signature.form, given=signature.given,
+                          off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
@@ -224,7 +225,7 @@ def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
     taken = subject.declaration
     declaration = replace(declared, keywords=taken.keywords, defaults=taken.defaults,
-                          off=taken.off, limits=limits,
+                          off=taken.off, spelled=taken.spelled, limits=limits,
                           conventions={**declared.conventions, **variant.conventions},
                           precision={**declared.precision, **variant.precision,
                                      **variant.precision_on.get(_device_of(subject.callee), {})})

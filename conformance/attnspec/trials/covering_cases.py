@@ -20,12 +20,14 @@ from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, 
 from attnspec.problems.demand import logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spelled
 from attnspec.problems.entries import words
+from attnspec.problems.feature_array import feature_recipes
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 
-FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score", "dropout"}) | GENERIC_KINDS
+FIXED_KINDS = frozenset(
+    {"gaussian", "worked_example", "acceptance", "score", "dropout", "features"}) | GENERIC_KINDS
 CHANCES: Mapping[Kind, Mapping[Effort, int]] = {
     "generic": {Effort.GLANCE: 2, Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12},
     "long": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 3, Effort.THOROUGH: 4},
@@ -43,6 +45,8 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
     if domain.kind not in FIXED_KINDS:
         return ()
     domain = replace(domain, masks=domain.masks_within(limits))
+    if domain.kind == "features":
+        return feature_recipes(domain, limits, effort, seed, offered)
     shapes = shapes_for(domain, limits, effort)
     if domain.kind in CHANCES:
         features = _combinations(sorted(domain.sometimes & offered))

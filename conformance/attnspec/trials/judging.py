@@ -12,9 +12,11 @@ from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.coverage import met_at
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import SpecError
+from attnspec.core.feature_coverage import triples_of
 from attnspec.core.nouns import Effort
 from attnspec.problems.axes import lengths_of
 from attnspec.problems.domain import Domain
+from attnspec.problems.feature_array import features_of
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.causes import Found
@@ -69,6 +71,7 @@ class Tally:
     failure: Failure | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
     met: int = 0
+    triples: int = 0
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
     refused: tuple[Found, ...] = ()
@@ -165,6 +168,7 @@ class Judging:
         claimed = any(measured.claimed for measured in found)
         if claimed:
             tally.meet(recipe)
+            tally.triples |= triples_of(features_of(recipe)) if self.check.domain.kind == "features" else 0
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:

@@ -14,8 +14,8 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.fingerprint import Fit, fingerprint, tightest
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.score import DirectionName, Drifts, Units, drifts_of, significance, threshold
-from attnspec.numerics.systematic import systematic_error
-from attnspec.problems.problem import Array
+from attnspec.numerics.systematic import drift_of_sums, systematic_error
+from attnspec.problems.problem import Array, Sizes
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.measures import by_definition, keep, measure, nothing, seen_of, verdict
 from attnspec.vocabulary.observables import LOOKS, expectations, observe, see
@@ -145,7 +145,14 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     value = working(scene.evaluator.values_by_head(problem), scene.dtype)
     drifts = scene.evaluator.drifts(scene.runs[run].key, lambda: _drifts(expected, scene, run, value, sliced))
     units = drifts.units(direction, _sliced(output, sliced) - drifts.truth)
-    return _measured(units, f"{direction} drift at width {problem.sizes.D}", limit, _declared(scene, run, direction))
+    declared = _declared(scene, run, direction) + drift_of_sums(
+        drifts, direction, _sliced(expected.weights, sliced), _sliced(value, sliced), scene.evaluator.precision)
+    return _measured(units, f"{direction} drift at {_place(problem.sizes)}", limit, declared)
+
+
+def _place(sizes: Sizes) -> str:
+    """Where a drift is measured, in words: few keys are the exception."""
+    return f"width {sizes.D}" if sizes.S >= sizes.T else f"width {sizes.D}, {sizes.S} keys"
 
 
 def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced: Array) -> Drifts:
@@ -165,8 +172,10 @@ def _claimed(expected: Expectation, scene: Scene) -> Array:
 def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
     """The systematic error of the subject's class; the scale is part of the temperature only."""
     # a rounded root is one factor on all logits: a drift of the temperature, and of no other direction
-    width = scene.subject.scale_width(scene.problem(run)) if direction == "temperature" else None
-    return systematic_error(scene.evaluator.precision, scale_width=width)
+    problem = scene.problem(run)
+    width = scene.subject.scale_width(problem) if direction == "temperature" else None
+    products = problem.sizes.D if direction in ("temperature", "bias") else 0
+    return systematic_error(scene.evaluator.precision, direction, scale_width=width, products=products)
 
 
 def _stored(precision: Precision) -> float:

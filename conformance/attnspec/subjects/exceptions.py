@@ -1,0 +1,124 @@
+"""Decides what an exception of a function means: a refusal, a limit of its framework, or a failure.
+
+A *refusal* is what the function says. A `raise` or `assert` statement of its own code raises it, and its message names
+the parameter, the size or the feature. A *limit of the framework* is a dtype that NumPy, PyTorch or XLA has no code
+for, in the framework's words. Everything else that is raised at keywords and sizes that the signature takes is a
+*failure*: a shape that NumPy cannot broadcast is a mistake of whoever calls NumPy, unless they say that they do not
+take it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import sys
+from collections.abc import Iterator
+
+from attnspec.core.nouns import DType
+from attnspec.core.rotary import EVERY_KEYWORD
+from attnspec.problems.problem import LayerProblem, Problem
+from attnspec.problems.rotary import RotaryProblem
+from attnspec.subjects.call import SubjectRaised
+
+AnyProblem = Problem | LayerProblem | RotaryProblem
+
+REFUSING = frozenset(
+    {"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError", "FlaxError"})
+"""The exceptions by which people refuse, and their own subclasses of them. Flax has a class of its own."""
+
+ACCIDENTAL = frozenset({
+    "RecursionError", "UnicodeError", "PythonFinalizationError", "OutOfMemoryError", "MemoryError", "IndexError",
+    "KeyError", "LinAlgError", "XlaRuntimeError", "JaxRuntimeError", "EinopsError"})
+"""Subclasses of those that nobody refuses by, whatever they say."""
+
+FRAMEWORKS = frozenset({
+    "numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "einops", "opt_einsum", "numba", "triton", "cupy",
+    "functorch", "tensorflow", "mlx"})
+"""Packages that functions are written with: what they raise about shapes is no word of the function."""
+
+
+class Topic(enum.Enum):
+    """What a refusal may be about: the sizes and keywords of the call, its dtype, or how its arrays lie in memory."""
+
+    CALL = "call"
+    DTYPE = "dtype"
+    LAYOUT = "layout"
+
+
+_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|"
+                        r"values?\b|\b[qkv]\b", re.IGNORECASE)
+_OF_AXES = re.compile(r"\b[A-Z]\b")
+_NAMED_AXES = re.compile(r"\b([BG]|[HTSDLN](q|kv?|v|qk)?|d_?(k|v|model)|bsz?)\b")
+_OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
+_OF_LAYOUTS = re.compile(r"contiguous|strid", re.IGNORECASE)
+_OF_CAUSAL = re.compile("causal", re.IGNORECASE)
+
+_HAS_NO_CODE = re.compile(
+    r"not implemented for|not supported|unsupported|no loop|not contain a loop|invalid data type|not understood|"
+    r"not inexact|no kernel|not a valid (jax )?(array )?(d?type|type)", re.IGNORECASE)
+"""What frameworks say of a dtype that they have no code for. That two dtypes differ is another thing: a product of
+float32 weights and float16 values is a cast that was forgotten.
+"""
+
+_OF_BFLOAT16 = re.compile(r"bfloat16|data type|dtype|ufunc|cast", re.IGNORECASE)
+"""What NumPy says of a dtype that it knows from `ml_dtypes` alone, with no rules for casts between it and others."""
+
+
+def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str, topic: Topic = Topic.CALL) -> str:
+    """The words of a refusal; empty where the exception is a failure.
+
+    home: the package or module of the function itself.  topic: what the refusal is to be about.
+    """
+    if topic is Topic.DTYPE and _is_lacking_dtype(raised, problem.dtype):
+        return raised.summary
+    if not _is_own_statement(raised, home) or not raised.classes & REFUSING or raised.classes & ACCIDENTAL:
+        return ""
+    words = _words(raised)
+    is_clear = "NotImplementedError" in raised.classes if topic is Topic.CALL else False
+    return words if is_clear or _is_about(words, topic, problem, is_code=_is_mute(raised)) else ""
+
+
+def says_always_causal(words: str) -> bool:
+    """Whether a refusal of a call without the causal flag speaks of it."""
+    return bool(_OF_CAUSAL.search(words))
+
+
+def _is_own_statement(raised: SubjectRaised, home: str) -> bool:
+    """Whether a statement of the function's own code, or of a library that checks what it is given, raised it."""
+    package = raised.module.partition(".")[0]
+    is_foreign = package in FRAMEWORKS or package in sys.stdlib_module_names
+    return raised.is_stated and bool(package) and (not is_foreign or package == home)
+
+
+def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
+    """Whether the framework says that it has no code for the dtype."""
+    message = raised.summary.partition(": ")[2]
+    is_of_numpy = "TypeError" in raised.classes or "ValueError" in raised.classes
+    if dtype is DType.BFLOAT16 and is_of_numpy and _OF_BFLOAT16.search(message):
+        return True
+    return bool(_HAS_NO_CODE.search(message) and _OF_DTYPES.search(message))
+
+
+def _is_mute(raised: SubjectRaised) -> bool:
+    """Whether it has no message: a bare `assert` says what its code says."""
+    return ": " not in raised.summary
+
+
+def _words(raised: SubjectRaised) -> str:
+    return f"{raised.summary}: {raised.statement}" if _is_mute(raised) and raised.statement else raised.summary
+
+
+def _is_about(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) -> bool:
+    if topic is Topic.LAYOUT:
+        return bool(_OF_LAYOUTS.search(words))
+    if topic is Topic.DTYPE:
+        return bool(_OF_DTYPES.search(words))
+    return any(_names(words.partition(": ")[2], problem, is_code=is_code))
+
+
+def _names(message: str, problem: AnyProblem, *, is_code: bool) -> Iterator[bool]:
+    """Whether a message names a size in words, an axis by its letter (in code any letter), or a parameter."""
+    yield is_code and "assert" in message and bool(_OF_AXES.search(message))
+    yield bool(_OF_SHAPES.search(message)) or (not is_code and bool(_NAMED_AXES.search(message)))
+    parameters = (name for word in problem.keywords for name in (word, *EVERY_KEYWORD[word].parameters))
+    yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)

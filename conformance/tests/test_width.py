@@ -1,0 +1,54 @@
+"""No declaration acquits what is plainly wrong: each mistake shows under each class, or the class is refused."""
+
+from __future__ import annotations
+
+import pytest
+from attnspec.core.declaration import Declaration
+from attnspec.core.errors import ManifestError
+from attnspec.core.nouns import DType
+from attnspec.diagnosis.arithmetic_classes import classes_for
+from attnspec.numerics.plain_mistakes import MISTAKES
+from attnspec.numerics.precision import GRADES, Precision, precision_of
+from attnspec.numerics.width import acquitted_by, is_detected, refuse_too_wide
+from attnspec.subjects.declared_precision import check_width
+
+EVERYTHING_LOST = {"logit_roundings": 64, "prescale_roundings": 64, "reason": "a test"}
+
+
+def precision(dtype: DType, **words: object) -> Precision:
+    return precision_of({**words, "reason": "a test"}, dtype)
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_no_class_that_a_finding_offers_acquits_a_plain_mistake(dtype: DType) -> None:
+    for words in ({}, *(each.words for each in classes_for(dtype))):
+        assert not acquitted_by(precision(dtype, **words)), words
+
+
+@pytest.mark.parametrize("grade", GRADES)
+def test_no_grade_acquits_a_plain_mistake(grade: str) -> None:
+    assert not acquitted_by(precision(DType.BFLOAT16, grade=grade))
+
+
+def test_a_coarse_exponential_beside_a_half_softmax_acquits_nothing() -> None:
+    """It did while ulps of float32 became ulps of the softmax."""
+    for half in ("float16", "bfloat16"):
+        assert not acquitted_by(precision(DType.FLOAT32, softmax=half, exp_ulps=940))
+
+
+def test_a_class_that_acquits_a_mistake_is_refused_with_what_conforms() -> None:
+    with pytest.raises(ManifestError, match=r"prescale_roundings 64\) is too wide: .+ conforms under it"):
+        refuse_too_wide(precision(DType.BFLOAT16, prescale_roundings=64))
+
+
+def test_a_function_s_class_is_looked_at_like_a_manifest_s() -> None:
+    declaration = Declaration(precision={DType.BFLOAT16: EVERYTHING_LOST})
+    with pytest.raises(ManifestError, match="is too wide"):
+        check_width(declaration, None)
+
+
+def test_where_single_entries_cannot_tell_a_scale_or_a_gain_the_mean_of_all_does() -> None:
+    """In bfloat16 throughout, sums too: a unit is 0.4 %, and many of them add up."""
+    coarse = precision(DType.BFLOAT16, grade="G4", accumulate="bfloat16", row_sum="bfloat16")
+    for mistake in MISTAKES:
+        assert is_detected(mistake, coarse), mistake.name
