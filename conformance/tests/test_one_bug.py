@@ -12,7 +12,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.record.boundaries import Span, blocks, common, spans
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
-from attnspec.report.bugs import OF_LAYOUT, explanations, likely_words
+from attnspec.report.bugs import OF_LAYOUT, explanations, likely_in_short, likely_words
 from attnspec.report.findings import findings
 from attnspec.report.joined import join
 from attnspec.report.likely_cause import OF_EMPTY_ROWS
@@ -253,3 +253,28 @@ def test_what_an_arithmetic_explains_comes_last(dtype: DType, first: str) -> Non
     assert len(groups) == 2
     assert groups[0].cause
     assert groups[0].cause.says == first
+
+
+ONLY_ONE = "Only the log-sum-exp is wrong; the output is right."
+
+
+@pytest.mark.parametrize(("beside", "says"), [
+    ((ONLY_ONE, ONLY_ONE), "fails where S ≥ 65, only the log-sum-exp"), ((ONLY_ONE, ""), "fails where S ≥ 65")])
+def test_what_alone_is_wrong_is_said_where_all_failures_say_so(beside: tuple[str, str], says: str) -> None:
+    failed = [replace(each, evidence=replace(each.evidence or SEEN, wrong=wrong))
+              for each, wrong in zip(begun("S ≥ 65", "S ≥ 65"), beside, strict=True)]
+    [group] = explanations(failed)
+    assert group.cause
+    assert group.cause.says == says
+
+
+def test_the_last_line_says_how_many_bugs_there_are_as_the_first_does() -> None:
+    failed = begun("65 ≤ S ≤ 127", "T ≥ 65")
+    assert likely_words(failed).startswith("Likely 2 bugs, the first: fails where")
+    assert likely_in_short(failed).startswith("Likely 2 bugs, the first: fails where")
+
+
+@pytest.mark.parametrize(("agreed", "begin"), [(3, "Likely one bug: "), (2, "Looks like one bug: ")])
+def test_a_fault_that_answers_some_calls_otherwise_is_what_it_looks_like(agreed: int, begin: str) -> None:
+    fault = Likeness("mask_dropped", "mask", "The mask is dropped.", "", agreed, 3)
+    assert likely_words([outcome(Verdict.VIOLATED, "a.b", seen=replace(SEEN, like=(fault,)))]).startswith(begin)

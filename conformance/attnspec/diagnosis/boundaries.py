@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from attnspec.diagnosis.boundary import HOLDING, RELATIONS, Boundary, Told
 from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
 from attnspec.problems.problem import Sizes
+from attnspec.record.contradictions import is_needed, parts_of
 from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, moved
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
@@ -61,9 +62,15 @@ class _Search:
         related = list(self._related())
         joined = list(self._joined())
         single = {told.words: told for axis in self._axes if self._is_told(axis) for told in [self._told(axis)]}
-        told = (*joined, *related, *single.values())
+        told = self._needed((*joined, *related, *single.values()))
         smallest = self.resizer.failing[self.at]
         return Boundary(smallest, tuple(told), tuple(self._outside()))
+
+    def _needed(self, told: Sequence[Told]) -> tuple[Told, ...]:
+        """Those that every case which failed meets: two axes may be found to matter that stand in for a third."""
+        failed = [sizes.by_axis for sizes, fails in self.resizer.known.items() if fails]
+        return tuple(each for each in told if not each.is_settled or all(
+            is_needed(part, failed) for part in parts_of(f"Fails where {each.words}")))
 
     @property
     def _axes(self) -> tuple[str, ...]:

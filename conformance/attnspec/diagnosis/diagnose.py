@@ -26,7 +26,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.boundaries import blocks
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import LoggedCall, LoggingEvaluator
+from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
@@ -45,6 +45,10 @@ NAMED = 12
 
 SIZES = 5
 """With blocks of so many of the sizes that a boundary suggests are the faults of blocks tried."""
+
+
+RAISES_ALWAYS = "every call raises "
+"""How it is told that a subject answers nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class Examiner:
             self._located.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
             return Diagnosis()
+        if always := self._raised_always(case):
+            return Diagnosis(located=always)
         like = (self._named_before(case) or self._overflown(case, among)
                 or self._named_now(case, among, place.begins))
         self._known.update({each.fault.name: each for each in like})
@@ -94,6 +100,14 @@ class Examiner:
         located = locate(case.bar, trial.evaluator.dtype, problems)
         is_backward = located == NOTHING and GRAD in failing.features
         return Diagnosis(located=BACKWARD if is_backward else located)
+
+    def _raised_always(self, case: FailingCase) -> str:
+        """That the subject raises on every call that it is put, with the exception; no fault answers nothing at all."""
+        if not case.raises:
+            return ""
+        steps = self._faring(case).steps
+        raises = bool(steps) and all(step.ending is Ending.RAISED for step in steps)
+        return f"{RAISES_ALWAYS}{steps[0].raised}" if raises else ""
 
     def _named_before(self, case: FailingCase) -> tuple[Tried, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""

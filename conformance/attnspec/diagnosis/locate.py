@@ -15,6 +15,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, KEYWORDS, OFF, VALUED, acting_on
 from attnspec.core.nouns import DType
+from attnspec.diagnosis.magnitudes import blamed_magnitude
 from attnspec.diagnosis.tolerance import Bar
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.problems.caches import with_values
@@ -45,6 +46,9 @@ BACKWARD = "the backward pass is wrong; the forward pass is right on small test 
 INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
 SPOILT = "the answer is "
 """How it begins where keywords of the case are told without which it is answered rightly."""
+
+DEAREST = 2**16
+"""Multiply-adds of a case beyond which its magnitudes are not tried: each takes some twenty calls."""
 
 UNTAKEN = "no small test input could be tried, since the function raises {}"
 PARTLY_TAKEN = "no small test input that could be tried shows it; on others the function raises {}"
@@ -117,9 +121,21 @@ def locate(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
         if found := next((sentence for read in READ_OUTS for sentence in read(reader)), ""):
             return found
         nowhere = _unlocated(tuple(reader.endings))
+        if nowhere == NOTHING and (blamed := _blamed_magnitude(reader, failing)):
+            return blamed
         left_out = (sentence for problem in failing if isinstance(problem, Problem)
                     for sentence in _left_out(reader, problem))
         return next(left_out, nowhere)
+
+
+def _blamed_magnitude(reader: Reader, failing: Sequence[AnyProblem]) -> str:
+    """The magnitude from which on answers are wrong; empty where there is none, or the case is large."""
+    def is_right(problem: Problem) -> bool | None:
+        sight = reader.look(problem)
+        return sight.is_right if sight else None
+
+    asked = (each for each in failing if isinstance(each, Problem) and each.query.size * each.key.shape[2] <= DEAREST)
+    return next(filter(None, (blamed_magnitude(is_right, reader.problem(), each) for each in asked)), "")
 
 
 def _unlocated(endings: Sequence[str]) -> str:

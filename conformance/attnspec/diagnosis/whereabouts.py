@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import Effort
@@ -11,6 +11,7 @@ from attnspec.diagnosis.boundary import Boundary
 from attnspec.diagnosis.ranges import ranges, wrong_entries
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.record.contradictions import Standing, keywords_in, lengths_in, needed_alone, standing, weakened
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
@@ -63,6 +64,25 @@ class Place:
 
 NOWHERE = Place()
 """Of a failure that was not located."""
+
+
+def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
+    """The place as the cases of the clause bear it out: as told, as needed but not enough, or with no boundary.
+
+    failing: the recipe of the case that is shown. What holds with less given than it says nothing of where it fails.
+    """
+    given = keywords_in(failing)
+    passing = [lengths_in(each.text) for each in held if given <= keywords_in(each.text)]
+    found = standing(place.begins, [lengths_in(failing)], passing)
+    if found is Standing.IS_NEEDED:
+        return replace(place, begins=weakened(place.begins))
+    return place if found is Standing.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
+
+
+def _what_is_left(begins: str, failing: str) -> str:
+    """The conditions that the case which is shown meets, as a sentence; empty where it meets none."""
+    left = needed_alone(begins, [lengths_in(failing)])
+    return f"{left[:1].upper()}{left[1:]}." if left else ""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,15 +10,18 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.magnitudes import MAGNITUDE
 from attnspec.diagnosis.raising import RaisingExplainer
-from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts
+from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.evidence import is_worth_explaining, placed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.subject import own_subject
+from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence
 from attnspec.spec.refutations import Refutations
@@ -26,6 +29,9 @@ from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
 from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
+
+MOST_BESIDE = 2**20
+"""Multiply-adds of a case beyond which it is not put once more to see what is right beside what is wrong."""
 
 
 class Explainer:
@@ -45,8 +51,11 @@ class Explainer:
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
-    def explained(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None = None) -> Evidence:
-        """The evidence with where it fails, what it is like and what to do. raised: what was raised, if anything was.
+    def explained(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None = None,
+                  held: Sequence[Recipe] = ()) -> Evidence:
+        """The evidence with where it fails, what it is like and what to do.
+
+        raised: what was raised, if anything was.  held: the cases of the clause that held.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
         has some diagnosed: a third of a subject's time; whoever replays the case is told.
@@ -57,7 +66,7 @@ class Explainer:
         if raised and not missing_lift(self._subject, evidence.sentence) and (
                 why := self._raising.explain(raised, trial.evaluator.dtype)):
             return replace(evidence, explained=why)
-        place = self._place(trial, evidence)
+        place = borne_out(self._place(trial, evidence), evidence.recipe, held)
         evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
@@ -76,6 +85,7 @@ class Explainer:
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
+        evidence = _with_what_is_right(trial, recipe, evidence)
         allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
         if allowed and (wrong := of_wrong_clause(trial, recipe, self._plan.spec_add)):
             return replace(evidence, explained=wrong, begins="")
@@ -91,6 +101,8 @@ class Explainer:
         if diagnosis.located == HOLDS_ALONE and not diagnosis.like:
             return remembering(evidence)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
+        if diagnosis.located.startswith(MAGNITUDE):  # sizes matter as far as they make numbers large
+            evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis, place.held))
 
@@ -105,3 +117,12 @@ class Explainer:
             return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
         except Exception:  # a help, as above
             return NOWHERE
+
+
+def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evidence:
+    """The evidence with what is right beside what is wrong, where the case asks for more than the output."""
+    asks_for_more = recipe.features & {GRAD, "return_lse"}
+    if not evidence.measured or not asks_for_more or work(recipe.sizes) > MOST_BESIDE:
+        return evidence
+    told = right_beside(trial.scene(recipe), recipe)
+    return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, told))))

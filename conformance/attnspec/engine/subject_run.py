@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -242,7 +242,8 @@ class SubjectRun:
             verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._diagnosed(trial, evidence, failure if isinstance(failure, SubjectRaised) else None)
+            raised = failure if isinstance(failure, SubjectRaised) else None
+            evidence = self._diagnosed(trial, evidence, raised, tally.held)
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
@@ -251,8 +252,9 @@ class SubjectRun:
         return check.clause.level is not Level.MUST and raised.asked is not None and bool(
             refusal_words(raised, raised.asked, home=self.subject.home))
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None) -> Evidence:
-        """The evidence with what it is like.
+    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None,
+                   held: Sequence[Recipe]) -> Evidence:
+        """The evidence with what it is like. held: the cases of the trial that held.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
         some diagnosed, these alone are looked into.
@@ -262,7 +264,7 @@ class SubjectRun:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         with asking(self.subject, Asking.CAUSES):
-            return self._explainer.explained(trial, evidence, raised)
+            return self._explainer.explained(trial, evidence, raised, held)
 
     @cached_property
     def _explainer(self) -> Explainer:

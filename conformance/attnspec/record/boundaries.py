@@ -30,7 +30,7 @@ _RELATION = re.compile(r"(?P<one>[A-Z]v?) (?P<relation>[≠=<>]) (?P<other>[A-Z]
 _RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
     "≠": operator.ne, "=": operator.eq, "<": operator.lt, ">": operator.gt}
 _LENGTH = re.compile(r"\b(?P<axis>[A-Z]\w*)=(?P<length>\d+)")
-_BEGINNING = re.compile(r"[Ff]ails (?:where|at) (?P<words>[^;.]+)")
+_BEGINNING = re.compile(r"[Ff]ails (?:only )?(?:where|at) (?P<words>(?:(?! \(not in every case\))[^;.])+)")
 
 
 @dataclass(frozen=True, slots=True)

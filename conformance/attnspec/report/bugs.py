@@ -13,12 +13,14 @@ from dataclasses import replace
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
+from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import Explained, LikelyCause, begins, claimed, joined, lowered, stage
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
+_ONLY = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
 _ITS_DTYPE = "the inputs' dtype"
 _LONGEST = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
@@ -26,7 +28,7 @@ _MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the
 ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
-_SEEN_TO_FAIL = ("fails where ", "fails at ")
+_SEEN_TO_FAIL = ("fails where ", "fails only where ", "fails at ")
 """How a cause begins that is but the sizes at which answers are wrong."""
 
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
@@ -52,13 +54,13 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     fault of the stage which its read-outs blame; and what nothing explains joins the first if its case lies where that
     is seen to fail.
     """
-    found, left = [], [(failure, _causes(failure)) for failure in failures]
+    found, left = [], [(failure, _causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
     whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
-    return tuple(_clearest_first(_with_its_keywords(group)) for group in whole)
+    return tuple(_clearest_first(_with_its_quantity(_with_its_keywords(group))) for group in whole)
 
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
@@ -85,6 +87,17 @@ def _with_its_keywords(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {needed.pop()}"))
 
 
+def _with_its_quantity(group: Explained) -> Explained:
+    """What alone is wrong, where all failures say the same and no fault says it already: `only the log-sum-exp`."""
+    if group.cause is None or group.cause.fault or group.cause.declare:
+        return group
+    found = [_ONLY.search(each.evidence.wrong) for each in group.failures if each.evidence]
+    named = {each["what"] if each else "" for each in found}
+    if len(named) != 1 or "" in named:
+        return group
+    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
+
+
 def likely(failures: Sequence[Outcome]) -> Explained | None:
     """The failures with the commonest cause; None where more failures are like nothing that is known."""
     return _commonest_of(explanations(failures))
@@ -105,20 +118,30 @@ def likely_words(failures: Sequence[Outcome]) -> str:
         return ""
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"Likely{_how_many(groups, found.cause.noun)}: {found.cause.says} ({share})"
+    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.says} ({share})"
 
 
 def likely_in_short(failures: Sequence[Outcome]) -> str:
-    """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely."""
-    found = likely(failures)
+    """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely. Where there are several bugs, it says so."""
+    groups = explanations(failures)
+    found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
-    return f"Likely: {found.cause.name}, {len(found.failures)} of {len(failures)}"
+    many = _how_many(groups, found.cause.noun) if len(groups) > 1 else ""
+    return f"{_how_sure(found)}{many}: {found.cause.name}, {len(found.failures)} of {len(failures)}"
 
 
 def _commonest_of(groups: Sequence[Explained]) -> Explained | None:
     first = next(iter(groups), None)
     return first if first and first.cause and len(first.failures) >= len(_unexplained(groups)) else None
+
+
+def _how_sure(found: Explained) -> str:
+    """A fault that was put this function's failing cases and answered them as it does is likely; another looks so."""
+    fault = found.cause.fault if found.cause else ""
+    told = [each for failure in found.failures if failure.evidence for each in failure.evidence.like
+            if each.fault == fault]
+    return "Looks like" if told and not any(each.agreed == each.tried for each in told) else "Likely"
 
 
 def _unexplained(groups: Sequence[Explained]) -> tuple[Outcome, ...]:

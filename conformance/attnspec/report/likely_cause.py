@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.outcome import Outcome
+from attnspec.report.held_against_cases import contradicted, told_of_all
 
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 OF_EMPTY_ROWS = "hidden_rows_follow_convention"
 """The word of clauses about a query without a key."""
-_PRECISION = "precision"
+OF_NO_RULE = "fails at some sizes, which follow no simple rule"
+PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
 
 
@@ -104,10 +106,12 @@ def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[O
     if len({cause.says for cause in causes}) < 2:
         return told.says
     [(usual, count)] = seen.most_common(1) or [("", 0)]
-    if 2 * count > seen.total() and not any(span.high or span.is_open for span in spans(usual)):
+    is_plain = not any(span.high or span.is_open for span in spans(usual))
+    if 2 * count > seen.total() and is_plain and not contradicted(usual, failures):
         return lowered(usual)
     found = common(list(seen))
-    return f"fails where {' and '.join(span.words for span in found)}" if found else told.says
+    says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
+    return told_of_all(says, failures) or OF_NO_RULE
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
@@ -137,10 +141,10 @@ def _blamed(group: Explained) -> str:
 
 def _follows(rounding: Explained, other: Explained) -> bool:
     """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
-    if not rounding.cause or not other.cause or _PRECISION not in rounding.cause.declare:
+    if not rounding.cause or not other.cause or PRECISION not in rounding.cause.declare:
         return False
     is_among = {each.dtype for each in other.failures} <= {each.dtype for each in rounding.failures}
-    return other.cause.stage == _PRECISION and is_among and len(rounding.failures) >= len(other.failures)
+    return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
 
 
 def _begin_alike(one: Explained, other: Explained) -> bool:

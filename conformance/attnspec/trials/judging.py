@@ -57,7 +57,7 @@ class Tally:
     they met (`core.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
-    sample: so many cases stand for all; 0 if none do.
+    sample: so many cases stand for all; 0 if none do.  held: the cases of which something was claimed, and which held.
     """
 
     tried: int = 0
@@ -76,6 +76,7 @@ class Tally:
     asked: dict[str, str] = field(default_factory=dict)
     refused: tuple[Found, ...] = ()
     sample: int = 0
+    held: list[Recipe] = field(default_factory=list)
 
     def meet(self, recipe: Recipe) -> None:
         """Count the sizes and keywords of a case of which something was claimed."""
@@ -176,6 +177,8 @@ class Judging:
         if worst.margin > 1:
             tally.failure = Violated(worst, recipe)
             raise tally.failure
+        if claimed:
+            tally.held.append(recipe)
         return worst.margin if claimed else None
 
     def _measure(self, scene: Scene) -> Iterator[Measured]:

@@ -1,0 +1,89 @@
+"""A condition on sizes that is told holds in every case of the run, or it is not told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from attnspec.core.nouns import Verdict
+from attnspec.diagnosis.whereabouts import Place, borne_out
+from attnspec.problems.recipe import Recipe
+from attnspec.record.contradictions import (
+    Standing,
+    keywords_in,
+    lengths_in,
+    meets,
+    needed_alone,
+    standing,
+    weakened,
+)
+from attnspec.report.bugs import explanations
+from helpers.outcomes import evidence, outcome
+
+LENGTHS = {"B": 2, "H": 6, "Hkv": 3, "T": 5, "S": 64, "D": 8, "Dv": 4}
+
+
+@pytest.mark.parametrize(("condition", "is_met"), [
+    ("S ≥ 64", True), ("S ≥ 65", False), ("33 ≤ S ≤ 63", False), ("33 ≤ S ≤ 64", True), ("S ≤ 15", False),
+    ("T = 5", True), ("T (= S) = 5", True), ("T < S", True), ("T ≠ S", True), ("D > Dv + 3", True),
+    ("D > Dv + 4", False), ("B·H ≥ 13", False), ("B·H ≥ 12", True), ("H/Hkv ≥ 2", True), ("Hkv ≥ 4", False),
+    ("S is a multiple of 16", True), ("S is not a multiple of 16", False), ("T is one more than a multiple of 4", True),
+    ("T is one less than a multiple of 4", False), ("T mod 4 = 1", True), ("D is not a power of two", False),
+    ("T is not a multiple of 4 and ≥ 6", False), ("the moon is full", None)])
+def test_a_condition_is_read_as_it_is_written(condition: str, is_met: bool | None) -> None:
+    assert meets(condition, LENGTHS) is is_met
+
+
+def test_a_recipe_tells_its_lengths_and_what_is_given() -> None:
+    text = "B1,H2,Hkv2,T3,S4,D5,Dv6;mask=random;families=normal;with=causal+bias;seed=1"
+    assert lengths_in(text) == {"B": 1, "H": 2, "Hkv": 2, "T": 3, "S": 4, "D": 5, "Dv": 6}
+    assert keywords_in(text) == {"causal", "bias", "mask"}
+    assert keywords_in("B1,H2;mask=none;seed=1") == frozenset()
+
+
+@pytest.mark.parametrize(("failing", "passing", "found"), [
+    ([{"S": 65}, {"S": 90}], [{"S": 64}], Standing.DECIDES),
+    ([{"S": 65}], [{"S": 90}], Standing.IS_NEEDED),
+    ([{"S": 65}, {"S": 2}], [], Standing.CONTRADICTED)])
+def test_a_boundary_stands_where_no_case_speaks_against_it(failing: list[dict[str, int]],
+                                                           passing: list[dict[str, int]], found: Standing) -> None:
+    assert standing("Fails where S ≥ 65; holds at S = 64.", failing, passing) is found
+
+
+def test_what_holds_somewhere_within_is_told_as_needed_alone() -> None:
+    words = weakened("Fails where S ≥ 65; holds at S = 64.")
+    assert words == "Fails only where S ≥ 65 (not in every case); holds at S = 64."
+    assert standing(words, [{"S": 65}], []) is Standing.DECIDES
+    assert needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [{"S": 70, "D": 3}]) == "fails where S ≥ 65"
+
+
+def failure(clause: str, begins: str, sizes: str, given: str = "") -> object:
+    seen = replace(evidence(10.0), begins=begins, recipe=f"{sizes};mask=none;families=normal;with={given};seed=1")
+    return outcome(Verdict.VIOLATED, clause, seen=seen)
+
+
+@pytest.mark.parametrize(("begins", "case", "says"), [
+    ("Fails where S ≥ 5; holds at S = 4.", "B1,H1,Hkv1,T1,S2,D4,Dv4", ""),
+    ("Fails where T is one more than a multiple of 16; holds at T = 16.", "B1,H1,Hkv1,T12,S2,D4,Dv4", ""),
+    ("Fails where S ≥ 2 and D ≥ 5; holds at S = 1 and at D = 4.", "B1,H1,Hkv1,T1,S2,D4,Dv4", "fails where S ≥ 2")])
+def test_no_cause_is_contradicted_by_a_case_of_its_own(begins: str, case: str, says: str) -> None:
+    [group] = explanations([failure("a.b", begins, case)])  # type: ignore[list-item]  # an outcome
+    assert (group.cause.says if group.cause else "") == says
+
+
+def test_a_case_of_another_group_that_is_given_no_more_contradicts_too() -> None:
+    first = failure("a.b", "Fails where S ≥ 40; holds at S = 39.", "B1,H1,Hkv1,T1,S41,D4,Dv4", "causal")
+    plain, other = (failure(f"a.{given}", "", "B1,H1,Hkv1,T1,S3,D4,Dv4", given) for given in ("", "bias"))
+    assert [group.cause and group.cause.says for group in explanations([first, other])] == [  # type: ignore[list-item]
+        "fails where S ≥ 40", None]
+    assert all(group.cause is None for group in explanations([first, plain]))  # type: ignore[list-item]  # as above
+
+
+def test_a_boundary_that_a_case_of_its_clause_contradicts_is_told_as_far_as_it_stands() -> None:
+    found = Place("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
+    failing, within = "B1,H1,Hkv1,T9,S65,D4,Dv4;with=causal", Recipe.parse(
+        "B1,H1,Hkv1,T9,S90,D4,Dv4;mask=none;families=normal;with=causal;seed=1")
+    assert borne_out(found, failing, []) == found
+    assert borne_out(found, failing, [within]).begins.startswith("Fails only where S ≥ 65 and T ≥ 9 (not in every case")
+    assert borne_out(found, f"{failing}+bias", [within]) == found  # what holds with less given says nothing
+    assert borne_out(found, failing.replace("T9", "T3"), []).begins == "Fails where S ≥ 65."

@@ -1,0 +1,35 @@
+"""What is right beside what is wrong is said; what answers nothing at all is said to raise, and to be like no fault."""
+
+from __future__ import annotations
+
+from attnspec.core.nouns import DType, Effort
+from attnspec.diagnosis.beside import right_beside
+from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
+from attnspec.problems.problem import Array
+from attnspec.problems.recipe import Recipe
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
+from helpers.law import checks
+from helpers.planted import lse_off, planted
+from helpers.subjects import subject_of
+
+
+def raising(query: Array, key: Array, value: Array) -> Array:
+    """Has a mistake that no call gets past."""
+    raise AttributeError(f"'Kernel' object has no attribute 'launch' of {len((query, key, value))} arrays")
+
+
+def test_only_the_log_sum_exp_is_said_to_be_wrong() -> None:
+    trial = Trial(checks()["lse.definition"], Evaluator(planted(lambda _: True, lse_off), DType.FLOAT32), Effort.GLANCE,
+                  0, lambda _: None)
+    failing = trial.hold().failing
+    assert failing
+    assert right_beside(trial.scene(failing), failing) == "Only the log-sum-exp is wrong; the output is right."
+
+
+def test_what_raises_on_every_call_is_told_so_and_is_like_no_fault() -> None:
+    subject = subject_of(raising, frozenset(), dtypes=(DType.FLOAT32,))
+    trial = Trial(checks()["attention.definition"], Evaluator(subject, DType.FLOAT32), Effort.GLANCE, 0, lambda _: None)
+    found = diagnose(trial, Recipe.parse("B1,H1,Hkv1,T2,S3,D4,Dv4;mask=none;families=normal;seed=0"))
+    assert found.like == ()
+    assert found.located.startswith(f"{RAISES_ALWAYS}AttributeError")
