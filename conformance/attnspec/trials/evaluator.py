@@ -163,7 +163,10 @@ class Evaluator:
         except SubjectRaised as raised:
             raised.asked = problem
             raise
-        self.paths.count(answer.stderr)
+        if answer.stderr:
+            self.paths.count(answer.stderr)
+        else:
+            self.paths.taken += 1
         return answer, time.perf_counter() - begun
 
     def seconds(self, sizes: Sizes) -> float:
