@@ -553,3 +553,45 @@ def test_the_user_sees_the_sentence_and_no_traceback(spec: Path, capsys: pytest.
     shown = capsys.readouterr()
     assert shown.out.startswith("spec/causal.yaml:17: 'agre' is not a known relation. Did you mean 'agree'? `attnspec list words` names them all.")
     assert "Traceback" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("--host", ""), "--host has an empty value, as a variable has that is not set. Give it one, or leave --host out."),
+    (("--host", " "), "--host has an empty value, as a variable has that is not set. Give it one, or leave --host out."),
+    (("--python=",), "--python has an empty value, as a variable has that is not set. Give it one, or leave --python out."),
+    (("--device", ""), "--device has an empty value, as a variable has that is not set. Give it one, or leave --device out."),
+    (("--host", "python3 'x"), "--host \"python3 'x\" is no command: no closing quotation. Close what is opened."),
+    (("\udcc3.py:attend",), "'\\udcc3.py:attend' cannot be read in the encoding of this environment, …"),
+], ids=lambda each: "" if isinstance(each, str) else each[0][:12])
+def test_what_cannot_be_meant_is_told_in_one_line(
+        words: tuple[str, ...], message: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
+    assert main(["check", "mine.py:attend", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"attnspec: {message.rstrip('…')}")
+    assert err.count("\n") == 1
+
+
+def test_a_name_that_no_file_can_have_is_told_in_one_line(
+        here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
+    assert main(["check", f"{'a' * 300}/x"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"attnspec: no file has so long a name: '{'a' * 80}")
+    assert err.count("\n") == 1
+
+
+def test_a_problem_that_no_clause_uses_is_looked_at_too(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = spec / "problems.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + "  mine:\n    kind: attention\n    always: [nonsense]\n",
+                    encoding="utf-8")
+    assert main(["lint", "--spec", "spec"]) == 2
+    assert "'nonsense' is not a known keyword" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("numpy/msa * float32 B1", "attnspec: '*' names no single clause, and a case is that of one."),
+    ("numpy/msa mask.* float32 B1", "attnspec: 'mask.*' names no single clause, and a case is that of one."),
+])
+def test_a_case_is_that_of_one_clause(
+        line: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
+    assert main(["replay", line]) == 2
+    assert capsys.readouterr().err.startswith(message)

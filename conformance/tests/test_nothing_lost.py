@@ -243,6 +243,7 @@ def test_a_disk_that_fills_up_costs_a_run_what_did_not_fit(mine: Path) -> None:
     assert record.interrupted
     assert 0 < record.done < record.header.items
     assert "Does not conform" in done.stdout
+    assert done.stdout.endswith("But not all of it could be written. (exit code 2)\n")
     assert main(["report", "run.jsonl"]) == 0
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 import sys
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from attnspec.cli import main
+from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError, ReleaseError, TargetError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.plan import Plan
@@ -16,10 +18,13 @@ from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
 from attnspec.record.tried import Fate, Tried, read_tried
 from attnspec.report.ranges import ranges_page
-from attnspec.runner.ranges import fate_of
+from attnspec.runner import ranges
+from attnspec.runner.judge import summon
+from attnspec.runner.ranges import judged
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
+from attnspec.subjects.tested import End, Which
 
 MANIFEST = """\
 library: Mine
@@ -70,6 +75,11 @@ def answered(folder: Path, name: str) -> None:
     ("attribute", "return np.no_such_attention(query)", "AttributeError: module 'numpy' has no attribute"),
     ("keyword", "return np.sort(query, no_such_keyword=1)", "TypeError: .*unexpected keyword argument"),
     ("imported", "from numpy import no_such_name", "ImportError: cannot import name 'no_such_name'"),
+    ("handed_on", "return np.vectorize(np.sort, **{'no_such_keyword': 1})(query)", "TypeError: .*keyword"),
+    ("index", "return query.shape[9]", "IndexError: tuple index out of range"),
+    ("name", "return no_such_name", "NameError: name 'no_such_name' is not defined"),
+    ("parts", "first, second, third = query.shape", "ValueError: too many values to unpack"),
+    ("needed", "return np.sort()", "TypeError: .*required positional argument"),
 ])
 def test_what_an_adapter_asks_in_vain_is_its_own_failure(tmp_path: Path, name: str, body: str, said: str) -> None:
     place = r"all/\w+/adapter\.py:5"
@@ -82,12 +92,47 @@ def test_what_an_adapter_asks_in_vain_is_its_own_failure(tmp_path: Path, name: s
     ("value", "raise ValueError('no attribute, unexpected keyword argument')"),
     ("kind", "return query + object()"),
     ("arguments", "return np.transpose(query, None, None)"),  # a function that takes no mask
+    ("called", "return np.take(query, 9, axis=-1)"),  # NumPy says that there is no such index
+    ("said", "assert not query.size, 'no_such_attribute'"),
     ("inside", "import fractions; return fractions.Fraction(query)"),  # raised in the library's own file
     ("inner", "import types; import json; return json.dumps(1, cls=lambda **k: types.SimpleNamespace())"),
 ])
 def test_what_a_library_raises_itself_stays_its_failure(tmp_path: Path, name: str, body: str) -> None:
     with pytest.raises(SubjectRaised):
         answered(written(tmp_path, body, name=name), name)
+
+
+HANDED_ON = """\
+class Layer:
+    def __init__(self, **options):
+        if options:
+            raise ValueError(f"Unrecognized keyword arguments passed to Layer: {options}")
+
+class Attention(Layer):
+    def __init__(self, width=1, **options):
+        super().__init__(**options)
+
+def refuses_its_own(query):
+    Attention(1, window=2)
+"""
+
+
+@pytest.mark.parametrize(("body", "error"), [
+    ("import layers_of_test; layers_of_test.Attention(1, window=2)", ReleaseError),
+    ("import layers_of_test; layers_of_test.refuses_its_own(query)", SubjectRaised)])
+def test_a_keyword_that_is_handed_on_belongs_to_who_gave_it(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, error: type[Exception]) -> None:
+    (tmp_path / "layers_of_test.py").write_text(HANDED_ON)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"handed_{error.__name__}"
+    with pytest.raises(error, match="Unrecognized keyword arguments"):
+        answered(written(tmp_path, body, name=name), name)
+
+
+def test_a_number_that_jax_does_not_have_yet_is_missed_by_who_asks_for_it(tmp_path: Path) -> None:
+    body = "import jax; return jax.jit(lambda each: each * int(each.max()))(query)"
+    with pytest.raises(ReleaseError, match="its adapter fails, ConcretizationTypeError"):
+        answered(written(tmp_path, body, name="traced"), "traced")
 
 
 def test_an_adapter_that_fails_is_no_violation_and_no_pass(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,17 +226,56 @@ def test_a_subject_may_need_newer_releases_than_its_library(tmp_path: Path) -> N
     assert [known[name].library.versions for name in ends] == [">=2", ">=1"]
 
 
+def since(folder: Path, versions: str) -> Declaration:
+    """What is declared of a subject that takes a window in these versions of NumPy."""
+    manifest = MANIFEST.format(least="1").replace("requires:", f"since: {{window: '{versions}'}}\nrequires:")
+    (folder / "mine" / "manifest.yaml").write_text(manifest + "    claims: [window]\n")
+    (folder / "mine" / "adapter.py").write_text("def attend(query, key, value, *, window=None): ...\n")
+    return load("mine/attention", Surroundings(), folders=[folder]).declaration
+
+
+@pytest.mark.parametrize(("versions", "keywords"), [("<1.0", set()), (">=1.0", {"window"})])
+def test_a_release_is_not_asked_for_a_keyword_that_it_does_not_know_yet(
+        tmp_path: Path, versions: str, keywords: set[str]) -> None:
+    declared = since(written(tmp_path, "return value"), versions)
+    assert {*declared.keywords} == keywords == {*declared.claims}
+
+
+@pytest.mark.parametrize(("versions", "variants"), [("<1.0", set()), (">=1.0", {"other"})])
+def test_a_variant_belongs_to_the_releases_that_have_its_switch(
+        tmp_path: Path, versions: str, variants: set[str]) -> None:
+    folder = written(tmp_path, "return value")
+    about = f"    variants: {{other: {{function: 'adapter:attend', versions: '{versions}'}}}}\n"
+    (folder / "mine" / "manifest.yaml").write_text(MANIFEST.format(least="1") + about)
+    assert load("mine/attention", Surroundings(), folders=[folder]).variants.keys() == variants
+
+
+def test_a_keyword_that_no_version_can_know_is_named_with_its_line(tmp_path: Path) -> None:
+    folder = written(tmp_path, "return value")
+    manifest = MANIFEST.format(least="1").replace("requires:", "since: {windw: '>=1'}\nrequires:")
+    (folder / "mine" / "manifest.yaml").write_text(manifest)
+    with pytest.raises(ManifestError, match=r"Did you mean 'window'\?"):
+        registered([folder])
+
+
 def test_a_subject_names_the_end_that_its_library_has_outside(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="needs 'oldest'"):
         narrowed(written(tmp_path, "return value"), NARROWER.replace("{oldest: {install: numpy==2.1}}", "{}"))
 
 
 def test_the_page_tells_each_range_and_each_release_of_a_library() -> None:
-    tried = [Tried(f"mine/{name}", "oldest", f"mine=={release}", release, "3.11", Fate.WORKS, "")
+    tried = [Tried(f"mine/{name}", "oldest", f"mine=={release}", release, "3.11", Fate.WORKS, "", "glance")
              for name, release in (("a", "1.0"), ("b", "2.1"))]
     page = ranges_page(tried, {"mine": (">=1", ">=2")})
     assert ("| mine | `>=1`, `>=2` | 1.0, Python 3.11: 1 of 1 work; `mine==1.0`; 2.1, Python 3.11: 1 of 1 work; "
             "`mine==2.1` |") in page
+
+
+def test_who_answered_five_inputs_alone_is_not_said_to_work() -> None:
+    tried = [Tried("mine/a", "oldest", "mine==1", "1.0", "3.11", Fate.WORKS)]
+    page = ranges_page(tried, {"mine": (">=1",)})
+    assert "| `mine/a` | 1.0: answers five inputs |" in page
+    assert "0 of 1 trials were judged at a glance" in page
 
 
 def wheel(folder: Path, release: str, name: str) -> None:
@@ -206,8 +290,9 @@ def wheel(folder: Path, release: str, name: str) -> None:
 
 
 @pytest.fixture
-def ranged(here: Path) -> Path:
-    """A library with two releases, of which the adapter knows the newest alone, and one that cannot be installed."""
+def ranged(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library with two releases, of which the adapter knows the newest alone. One clause stands for all."""
+    monkeypatch.setattr(ranges, "judge_of", lambda plan: summon(replace(plan, clauses=("attention.one_key",))))
     folder = written(here, "return value")
     (folder / "mine" / "adapter.py").write_text(RIGHT)
     wheel(here, "1.0", "soft_max")
@@ -231,21 +316,22 @@ def test_ranges_tries_both_ends_once_and_writes_the_page(capsys: pytest.CaptureF
     assert "AttributeError: module 'mine' has no attribute 'softmax'" in oldest.words
     assert (newest.fate, newest.release, newest.words) == (Fate.WORKS, "2.0", "")
     page = Path("page.md").read_text()
-    assert "| `mine/attention` | 1.0: **cannot be judged** | 2.0: works |" in page
-    assert "1 of 2 trials work." in page
+    assert "| `mine/attention` | 1.0: **cannot be judged** |  |  | 2.0: works |" in page
+    assert "2 of 2 trials were judged at a glance; 1 of these work." in page
     assert capsys.readouterr().out.count("mine/attention with") == 2
     main(COMMAND)
     assert capsys.readouterr().out == ""  # what is known is not tried again
 
 
-def test_a_rotary_embedding_is_asked_for_its_definition_too(tmp_path: Path) -> None:
+def test_a_rotary_embedding_is_judged_by_its_own_clauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "judge_of", lambda plan: summon(replace(plan, clauses=("*.definition",))))
     folder = written(tmp_path, "return value")
     about = MANIFEST.format(least="1").replace("dtypes:", "kind: rotary\n    claims: [rotary]\n    dtypes:")
     (folder / "mine" / "manifest.yaml").write_text(about)
     (folder / "mine" / "adapter.py").write_text("def attend(x, positions):\n    return x\n")
-    fate, words = fate_of("mine/attention", Plan(("mine/attention",), implementations=(str(folder),)))
-    assert fate is Fate.FAILS  # it turns nothing, and `smoke` asks only for finite numbers
-    assert words.startswith("rotary.definition is violated")
+    tried = judged("mine/attention", End(Which.OLDEST), Plan(("mine/attention",), implementations=(str(folder),)))
+    assert tried.fate is Fate.FAILS  # it turns nothing, and `smoke` asks only for finite numbers
+    assert "rotary.definition is violated" in tried.words
 
 
 def test_ranges_says_why_nothing_was_tried(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -20,6 +21,7 @@ from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.record.read import (
     BrokenLineError,
+    DamagedRecordError,
     DuplicateItemError,
     EmptyRecordError,
     MissingHeaderError,
@@ -98,6 +100,24 @@ def test_a_line_cut_off_in_mid_write_costs_one_event(tmp_path: Path) -> None:
     record = read_record(path)
     assert record.interrupted
     assert len(record.outcomes) == 1
+
+
+def test_a_record_that_lost_a_verdict_is_damaged(tmp_path: Path) -> None:
+    path = write_record(tmp_path / "run.jsonl", *RUN[:3], FINISHED)
+    with pytest.raises(DamagedRecordError, match=r"run.jsonl:4: .* 1 violated, where the lines before it have 0"):
+        read_record(path)
+
+
+def test_a_verdict_that_was_changed_makes_a_record_damaged(tmp_path: Path) -> None:
+    path = edited(write_record(tmp_path / "run.jsonl", *RUN), 4, lambda line: line.replace('"violated"', '"held"'))
+    with pytest.raises(DamagedRecordError, match="1 violated, where"):
+        read_record(path)
+
+
+def test_pairs_that_nobody_can_read_are_told_with_their_line(tmp_path: Path) -> None:
+    path = write_record(tmp_path / "run.jsonl", STARTED, ItemFinished(replace(OUTCOME, met="not base85: ,,")))
+    with pytest.raises(BrokenLineError, match=r"run.jsonl:2: .* not base85"):
+        read_record(path)
 
 
 def test_a_later_card_replaces_an_earlier_one(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -12,7 +13,7 @@ import click
 from attnspec.cli.group import DEFECT, attnspec
 from attnspec.cli.streams import lost, patient
 from attnspec.core.characters import visible
-from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError
+from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
 
 NAME = "attnspec"
 SYSTEM = os.name
@@ -36,16 +37,28 @@ def _told(arguments: Sequence[str]) -> int:
     """The exit code of a command, with whatever stops it told on standard error."""
     try:
         _possible()
+        _check_letters(arguments)
         return _run(arguments)
     except click.ClickException as problem:
         problem.show()
     except AttnspecError as problem:
         click.echo(f"attnspec: {visible(str(problem))}", err=True)
+    except OSError as problem:
+        if problem.errno != errno.ENAMETOOLONG:
+            return _own_up()
+        click.echo(f"attnspec: no file has so long a name: {visible(quoted(problem.filename))}. Check what is named.",
+                   err=True)
     except (KeyboardInterrupt, EOFError, click.Abort):
         click.echo("\nattnspec: interrupted", err=True)
-    except Exception:  # ours, whatever it is: told loudly, and never as exit code 1, which means violated
-        click.echo(visible(traceback.format_exc()), err=True)
-        click.echo(DEFECT, err=True)
+    except Exception:
+        return _own_up()
+    return CANNOT_RUN
+
+
+def _own_up() -> int:
+    """Tell of the error that is handled, which is ours: loudly, and never as exit code 1, which means violated."""
+    click.echo(visible(traceback.format_exc()), err=True)
+    click.echo(DEFECT, err=True)
     return CANNOT_RUN
 
 
@@ -67,6 +80,16 @@ def _possible() -> None:
     except OSError as problem:
         raise UsageError(f"the working directory cannot be used: {problem.strerror}. "
                          "Go to a folder that exists.") from None
+
+
+def _check_letters(arguments: Sequence[str]) -> None:
+    """Raise UsageError for letters that the encoding here does not have: no file is found by them."""
+    for argument in arguments:
+        try:
+            argument.encode("utf-8")
+        except UnicodeEncodeError:
+            raise UsageError(f"{quoted(argument)} cannot be read in the encoding of this environment, "
+                             f"{sys.getfilesystemencoding()}. Set PYTHONUTF8=1, or LC_ALL=C.UTF-8.") from None
 
 
 def _is_lost() -> bool:

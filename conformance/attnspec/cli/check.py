@@ -143,7 +143,8 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
         click.echo(line, err=True)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     github = GitHub.of(outputs.console_stream, plan.implementations)
-    handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *files, *github])]
+    written = Together([*outputs.kept, *known, *files, *github])
+    handlers = [*outputs.handlers(written), written]
     session = Session(plan, workers=workers, command=typed(), source=source, sharing=sharing, carrier=carrier)
     result = session.run(handlers)
     in_order(carrier, outputs.record, result)

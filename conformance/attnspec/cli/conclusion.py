@@ -40,10 +40,11 @@ def verdict(digest: Digest) -> str:
     return click.style(_verdict(digest), fg=_COLOURS[_code(digest)], bold=True)
 
 
-def conclusion(digest: Digest) -> str:
-    """The same in short, with the exit code: the last line."""
-    code = _code(digest)
-    return click.style(f"{_verdict(digest, likely_in_short)} (exit code {code})", fg=_COLOURS[code], bold=True)
+def conclusion(digest: Digest, *, is_kept: bool = True) -> str:
+    """The same in short, with the exit code: the last line. is_kept: whether all that was to be written is."""
+    code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
+    told = f"{_verdict(digest, likely_in_short)}{short} (exit code {code})"
+    return click.style(told, fg=_COLOURS[code], bold=True)
 
 
 def standing(digest: Digest) -> str:
@@ -59,8 +60,8 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    conforms = click.style(f"conforms{_declared(digest)}{_refused(digest)}", fg="green")
-    return f"{conforms} ({applied(digest.counts[subject])})"
+    how = f"conforms{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
+    return f"{click.style(how, fg='green')} ({applied(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
@@ -115,7 +116,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_on_little(digest)}{_declared(digest)}{_refused(digest)}{but_for(digest.outcomes)}."
+        return f"Conforms{_on_little(digest)}{_declared(digest)}{_refused(digest)}{_but_for(digest)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -184,6 +185,11 @@ def _refused(digest: Digest) -> str:
     return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
 
 
+def _but_for(digest: Digest) -> str:
+    """What is known to fail, or documented, and does not count."""
+    return but_for(digest.outcomes, [each.id for each in digest.choices])
+
+
 def _declared(digest: Digest) -> str:
     """The arithmetic of one subject, where it is declared wider than is assumed."""
     if len(digest.cards) != 1:
@@ -224,11 +230,15 @@ class Detail(enum.Enum):
 
 
 class Verdicts:
-    """A handler that speaks when the run is over. `places` are lines that say where record and page lie."""
+    """A handler that speaks when the run is over. `places` are lines that say where record and page lie.
+
+    is_kept: whether all that was to be written is, which is known then.
+    """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
-                 detail: Detail = Detail.SHORT) -> None:
+                 detail: Detail = Detail.SHORT, is_kept: Callable[[], bool] = lambda: True) -> None:
         self._stream, self._is_coloured, self._places, self._detail = stream, is_coloured, places, detail
+        self._is_kept = is_kept
         self._digest = Digest()
 
     def start(self) -> None:
@@ -242,7 +252,8 @@ class Verdicts:
         """Print the summary, if the run came to an end (interrupted ones do, too)."""
         if self._digest.footer is not None:
             width = shutil.get_terminal_size().columns if self._stream.isatty() else WIDTH
-            for line in summary(self._digest, self._places, self._detail, width):
+            *lines, last = summary(self._digest, self._places, self._detail, width)
+            for line in (*lines, last if self._is_kept() else conclusion(self._digest, is_kept=False)):
                 click.echo(line, file=self._stream, color=self._is_coloured)
 
 
@@ -275,6 +286,7 @@ def _head(digest: Digest) -> Iterator[str]:
     yield verdict(digest)
     yield from undiagnosed(digest)
     yield from unpromised(digest)
+    yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
     if len(digest.subjects) == 1:
         yield from remedy(digest)
         yield from (f"{subject}: {applied(counts)}" for subject, counts in digest.counts.items())

@@ -9,8 +9,9 @@ from attnspec.core.contract import ALL
 from attnspec.core.nouns import FAILURES, DType, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.explaining import is_choice
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.known import is_gone
 from attnspec.spec.contract import word_of
 
@@ -88,6 +89,13 @@ class Digest:
     def advice(self) -> list[Outcome]:
         """The failures of recommendations that are not followed, which do not gate."""
         return [outcome for outcome in self._alarming if not self.gates(outcome) and not outcome.is_excused]
+
+    @property
+    def choices(self) -> list[KnownFinding]:
+        """What the libraries document that they do, and why something failed that does not count; each once."""
+        known = {each.id: each for told in self.cards.values() for each in told.card.findings if is_choice(each)}
+        names = dict.fromkeys(each.finding for each in self.outcomes if each.verdict is Verdict.EXPECTED)
+        return [known[name] for name in names if name in known]
 
     @property
     def _alarming(self) -> list[Outcome]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,7 @@ from attnspec.cli.streams import lost
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
 from attnspec.core.docstrings import docstring
-from attnspec.core.errors import CANNOT_RUN, hint
+from attnspec.core.errors import CANNOT_RUN, UsageError, hint
 
 if TYPE_CHECKING:
     from attnspec.runner.session import Result
@@ -92,7 +93,25 @@ class Lazy(click.Group):
         """Name the nearest command where there is none of this name."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"{args[0]!r} is not a command.{hint(args[0], COMMANDS)}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            check_values(command, rest)
+        return name, command, rest
+
+
+def check_values(command: click.Command, arguments: Sequence[str]) -> None:
+    """Raise UsageError for an option with an empty value: `--host "$HOST"`, where that is not set, must not judge
+    here what was to be judged in a container.
+    """
+    taking = {name for param in command.params if isinstance(param, click.Option) and not param.is_flag
+              and not param.count for name in param.opts}
+    told = [*((name, value) for name, value in pairwise(arguments) if name in taking),
+            *((name, value) for name, sign, value in (each.partition("=") for each in arguments)
+              if sign and name in taking)]
+    for name, value in told:
+        if not value.strip():
+            raise UsageError(f"{name} has an empty value, as a variable has that is not set. Give it one, or leave "
+                             f"{name} out.")
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

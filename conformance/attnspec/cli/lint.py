@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from attnspec.cli.lint_libraries import of_libraries
+from attnspec.cli.lint_libraries import of_libraries, unshown
 from attnspec.cli.mistakes import badly_put, tried
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.cli.own_faults import of_own_clauses
@@ -43,11 +43,14 @@ from attnspec.subjects.registry import registered
 @click.command()
 @click.option("--baseline", "baselines", multiple=True, metavar="PATH", type=click.Path(exists=True, path_type=Path),
               help="Also check this baseline, or a folder of them.")
+@click.option("--audit", "audits", multiple=True, metavar="RECORD", type=click.Path(exists=True, path_type=Path),
+              help="Also check that each serious finding has a failing clause in these records of an audit.")
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
 def lint(
-    baselines: tuple[Path, ...], implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...],
+    baselines: tuple[Path, ...], audits: tuple[Path, ...], implementations: tuple[str, ...], spec: str,
+    spec_add: tuple[str, ...],
 ) -> int:
     """Check the spec, every word in it, the manifests, the generated files, and baselines."""
     problems = list(_problems(implementations, spec, spec_add))
@@ -55,6 +58,8 @@ def lint(
         problems = list(of_own_clauses(load_spec(spec, spec_add)))
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
         problems = list(of_baselines(baselines, load_spec(spec, spec_add), implementations))
+    if audits and not problems:
+        problems = list(unshown(audits, implementations))
     for problem in problems:
         click.echo(visible(str(problem)))
     click.echo(f"{len(problems)} to mend." if problems else "No problem found.")
@@ -82,8 +87,19 @@ def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[Attn
 def of_law(law: Spec) -> Iterator[AttnspecError]:
     """Clauses whose words mean nothing or claim less than it seems, and what the matrix of faults lacks."""
     yield from badly_put(law)
+    yield from _unused_problems(law)
     yield from _untranslated(law)
     yield from tried(lambda: _check_matrix(law))[1]
+
+
+def _unused_problems(law: Spec) -> Iterator[AttnspecError]:
+    """Named problems that mean nothing; those that clauses start from are compiled with the clauses."""
+    from attnspec.trials.compile import domain_of  # noqa: PLC0415  (weight: NumPy)
+
+    used = {clause.given.name for clause in law.clauses}
+    for name, word in law.problems.items():
+        if name not in used:
+            yield from tried(partial(domain_of, word, word.where))[1]
 
 
 def _untranslated(law: Spec) -> Iterator[SpecError]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from attnspec.cli.mistakes import tried
-from attnspec.core.errors import AttnspecError, ManifestError, hint, quoted
+from attnspec.core.errors import AttnspecError, ManifestError, Place, hint, quoted
 from attnspec.core.harm import Harm
+from attnspec.core.nouns import FAILURES, Verdict
+from attnspec.core.surroundings import kind_of
 from attnspec.engine.known_failures import check_deviations
+from attnspec.record.read import read_records
 from attnspec.spec.clause import Spec, themes_of
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
@@ -59,6 +63,31 @@ def _of_finding(
     if law:
         clauses = [*finding.clauses, *(clause for seen in finding.seen for clause in seen.clauses)]
         yield from _unmatched(finding, "clause", clauses, [clause.id for clause in law.clauses])
+    for case in finding.replays:
+        if subjects is not None and (case.subject not in subjects or not finding.concerns(case.subject)):
+            yield ManifestError.unknown("subject that the finding is about", case.subject,
+                                        [name for name in subjects if finding.concerns(name)], where=finding.where)
+        if law and case.clause not in {clause.id for clause in law.clauses}:
+            yield ManifestError.unknown("clause", case.clause, [each.id for each in law.clauses], where=finding.where)
+        yield from tried(partial(_parsed, case.recipe, finding.where))[1]
+
+
+def unshown(records: Sequence[Path], folders: Sequence[str]) -> Iterator[AttnspecError]:
+    """Each serious finding about a subject of these records, in the release that was judged, of which no failure is.
+
+    Where a page says that a query sees later keys, one of its own clauses has to have seen it.
+    """
+    runs = [run for path in records for run in read_records(path)]
+    cards = {known.card.id: known.card for run in runs for known in run.subjects}
+    failures = [each for run in runs for each in run.outcomes
+                if each.verdict in FAILURES or each.verdict is Verdict.EXPECTED]
+    for finding in (each for folder in library_folders(folders) for each in read_findings(folder)):
+        judged = [card for card in cards.values() if finding.concerns(card.id) and finding.is_of(card.version)
+                  and finding.is_on(kind_of(card.lives_in.get("device", "")))]
+        if finding.harm and finding.harm.is_serious and judged and not any(map(finding.explains, failures)):
+            yield ManifestError(f"the finding {finding.id!r} says: {finding.harm.says}; but no clause fails of it in "
+                                f"{', '.join(map(str, records))}. Give it a case of its own, under 'replays', and "
+                                f"judge {judged[0].id} anew.", where=finding.where)
 
 
 def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
@@ -76,6 +105,13 @@ def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
     if finding.harm is Harm.DOCUMENTED_CHOICE and finding.documented.count('"') < _QUOTATION_MARKS:
         yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of the library. Quote them "
                             'in "…", and say where they are written.', where=finding.where)
+
+
+def _parsed(recipe: str, where: Place) -> None:
+    """Raise UsageError, with file and line, for a recipe that is none."""
+    from attnspec.subjects.baseline import parsed_case  # noqa: PLC0415  (weight: NumPy)
+
+    parsed_case(recipe, where)
 
 
 def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:

@@ -62,10 +62,14 @@ class Outputs:
         """The console alone, with everything: for one case."""
         return cls(sys.stdout, detail=Detail.FULL)
 
-    def handlers(self) -> list[Handler]:
-        """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
+    def handlers(self, beside: Together | None = None) -> list[Handler]:
+        """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last.
+
+        beside: what is shut down before.
+        """
         stream = self.console_stream
-        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail)
+        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail,
+                            is_kept=lambda: beside is None or not beside.is_short)
         return [Visibly(Together([verdicts, progress(stream)]))]
 
     @property
@@ -96,6 +100,7 @@ class Together:
 
     def __init__(self, handlers: Sequence[Handler]) -> None:
         self._handlers = handlers
+        self.is_short = False  # whether something could not be written, once it is shut down
 
     def start(self) -> None:
         """Start them in order. The first that cannot start stops the run."""
@@ -116,6 +121,7 @@ class Together:
             except AttnspecError as problem:
                 wrong.append(str(problem))
         if wrong:
+            self.is_short = True
             raise UsageError("\nattnspec: ".join(wrong))
 
 

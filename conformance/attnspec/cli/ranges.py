@@ -1,4 +1,4 @@
-"""`ranges`: does each adapter work with the oldest and the newest release that its manifest declares?"""
+"""`ranges`: does each adapter work with the releases that its manifest declares?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan
 from attnspec.record.tried import Fate, Tried, read_tried, write_tried
 from attnspec.report.ranges import ranges_page
-from attnspec.runner.ranges import Bench, recipe_of
+from attnspec.runner.ranges import EFFORT, Bench, recipe_of
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 from attnspec.subjects.tested import End
@@ -32,13 +32,15 @@ _COLOURS = {Fate.WORKS: "green", Fate.NOT_TESTED: "yellow", Fate.NOT_INSTALLED: 
               help="The file of results; what it has already is not tried again.")
 @click.option("--markdown", metavar="PATH", type=_FILE, help="Also write the page of results as Markdown.")
 @click.option("--again", is_flag=True, help="Also try again what is already in the record.")
+@click.option("--remove", is_flag=True, help="Remove each environment when its release has been judged.")
 @IMPLEMENTATIONS
 @DEADLINE
 def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, markdown: Path | None, again: bool,
-           implementations: tuple[str, ...], deadline: float) -> int:
-    """Try each adapter of each LIBRARY, or of all, with the oldest and the newest release of its declared range.
+           remove: bool, implementations: tuple[str, ...], deadline: float) -> int:
+    """Judge each adapter of each LIBRARY, or of all, at a glance, with several releases of its declared range.
 
-    Each release is installed in an environment of its own, as the manifest says under `tested`.
+    They are the oldest, the newest and up to two between. Each is installed in an environment of its own, as the
+    manifest says under `tested`. Each result is kept at once: a run that was interrupted goes on where it stopped.
 
     Exit codes: 0 all adapters that were tried can be judged, 1 one cannot, 2 cannot run.
     """
@@ -47,10 +49,13 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
     bench = Bench(environments, Plan((), implementations=folders, deadline=deadline))
     known = {(each.subject, each.end): each for each in read_tried(record)}
     for end, subjects in _open(by_library, {} if again else known):
-        for each in bench.tried(subjects[0].library.folder, end, subjects):
+        library = subjects[0].library.folder
+        for each in bench.tried(library, end, subjects):
             known[each.subject, each.end] = each
             _tell(each)
-        write_tried(record, known.values())
+            write_tried(record, known.values())
+        if remove:
+            bench.clear(library, end)
     if markdown:
         declared = {name: tuple(dict.fromkeys(each.library.versions for each in subjects))
                     for name, subjects in _ranged(registered(folders), ()).items()}
@@ -73,7 +78,7 @@ def _ranged(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mappin
 
 def _open(by_library: Mapping[str, Sequence[Registered]],
           known: Mapping[tuple[str, str], Tried]) -> Iterator[tuple[End, Sequence[Registered]]]:
-    """The ends of which something is not known, each with those adapters."""
+    """The releases of which something is not known, each with those adapters."""
     for subjects in by_library.values():
         for end in dict.fromkeys(end for each in subjects for end in each.library.tested):
             due = [each for each in subjects if end in each.library.tested
@@ -83,10 +88,13 @@ def _open(by_library: Mapping[str, Sequence[Registered]],
 
 
 def _is_known(tried: Tried | None, end: End) -> bool:
-    return tried is not None and tried.recipe == recipe_of(end)
+    """Whether this is what came of that release, at the effort at which releases are judged."""
+    is_judged = tried is not None and (tried.effort == EFFORT.value or tried.fate not in (Fate.WORKS, Fate.FAILS))
+    return is_judged and tried is not None and tried.recipe == recipe_of(end)
 
 
 def _tell(tried: Tried) -> None:
     fate = click.style(tried.fate.value, fg=_COLOURS.get(tried.fate, "red"))
-    words = f": {visible(tried.words)}" if tried.words else ""
+    known = f" (known: {', '.join(tried.known)})" if tried.known else ""
+    words = f": {visible(tried.words)}" if tried.words else known
     click.echo(f"{tried.subject} with {tried.end} {tried.release}: {fate}{words}")

@@ -178,7 +178,8 @@ class Variant:
     """The same subject with one hidden switch flipped: another function, and what it declares otherwise.
 
     compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases of a trial alone.
-    precision_on: by the kind of device, what is declared otherwise there.
+    precision_on: by the kind of device, what is declared otherwise there.  versions: of the library, those that have
+    the switch; empty: all.
     """
 
     name: str
@@ -188,6 +189,7 @@ class Variant:
     weights: str = ""
     compiles: bool = False
     precision_on: Mapping[str, Mapping[DType, Mapping[str, object]]] = field(default_factory=dict)
+    versions: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,11 @@ class Harm(Enum):
         return tuple(Harm).index(self)
 
     @property
+    def is_serious(self) -> bool:
+        """Whether it is a silently wrong answer at everyday settings."""
+        return self.rank <= Harm.WRONG_ANSWER.rank
+
+    @property
     def says(self) -> str:
         """What it is, in a few words."""
         return _SAYS[self]

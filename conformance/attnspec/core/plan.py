@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from attnspec.core.errors import UsageError, quoted
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.surroundings import Surroundings
 
@@ -114,10 +115,22 @@ class Plan:
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """Where its subjects live, each with these variables."""
-        command = tuple(shlex.split(self.host)) if self.host else (self.python,) if self.python else ()
+        command = words_of_command(self.host) if self.host else (self.python,) if self.python else ()
         return Surroundings(command, is_here=not self.host, environment=environment, device=self.device,
                             deadline=self.deadline, memory=self.memory,
                             option="--host" if self.host else "--python" if self.python else "")
+
+
+def words_of_command(host: str) -> tuple[str, ...]:
+    """The words of a command that is typed as one text. Raises UsageError where a shell would not take it, either."""
+    try:
+        words = tuple(shlex.split(host))
+    except ValueError as problem:
+        raise UsageError(f"--host {quoted(host)} is no command: {str(problem)[0].lower()}{str(problem)[1:]}. Close "
+                         "what is opened.") from None
+    if not words:
+        raise UsageError("--host names no command.")
+    return words
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,8 +11,8 @@ from attnspec.diagnosis.failing_case import judged
 from attnspec.faults.fault import Stage
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Explanation
-from attnspec.subjects.callee import Hosted
 from attnspec.subjects.subject import Subject
+from attnspec.subjects.watching import lives_apart
 from attnspec.trials.call_log import LoggingEvaluator
 from attnspec.trials.trial import Trial
 
@@ -62,7 +62,7 @@ class Alone:
 
     def _may_ask(self, trial: Trial) -> bool:
         is_must = trial.check.clause.level is Level.MUST
-        return is_must and bool(self._left) and isinstance(self.subject.callee, Hosted)
+        return is_must and bool(self._left) and lives_apart(self.subject.callee)
 
     def _holds(self, trial: Trial, recipe: Recipe) -> bool:
         self.subject.callee.forget()

@@ -16,13 +16,14 @@ from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
+from attnspec.core.surroundings import kind_of
 from attnspec.core.targets import is_bare
 from attnspec.core.version import VERSION
-from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
+from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
 from attnspec.engine.selection import check_known, matching, no_clause, no_dtype
 from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for
-from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
 from attnspec.spec.load import load_spec
@@ -32,7 +33,7 @@ from attnspec.subjects.baseline_conditions import DIGITS, Conditions, Tried, nov
 from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import meant
-from attnspec.subjects.registry import process_of, registered
+from attnspec.subjects.registry import findings_about, process_of, registered
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
@@ -61,6 +62,7 @@ class Engine:
         self._subject_runs: dict[str, SubjectRun] = {}
         self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
         self._manifests: dict[str, Mapping[str, Registered]] = {}
+        self._known: dict[str, tuple[KnownFinding, ...]] = {}
 
     @cached_property
     def spec(self) -> Spec:
@@ -105,6 +107,14 @@ class Engine:
         if library not in self._manifests:
             self._manifests[library] = registered(self.plan.implementations, library=library) if library else {}
         return self._manifests[library].get(target)
+
+    def _findings(self, target: str) -> tuple[KnownFinding, ...]:
+        """What is known of what a registered subject does; nothing of any other."""
+        if target not in self._known:
+            found, device = self._registered(target), kind_of(self.plan.device)
+            self._known[target] = () if found is None else findings_about(
+                target, found.library, self.plan.implementations, device)
+        return self._known[target]
 
     def items(self) -> tuple[Item, ...]:
         """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
@@ -275,7 +285,7 @@ class Engine:
 
             return self.compared(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
         put = self._check(item.clause), DType(item.dtype)
-        outcome = subject_run.try_clause(*put)
+        outcome = subject_run.with_incidents(subject_run.try_clause(*put))
         return outcome if subject_run.spares(*put) else self.compared(outcome)  # nothing was tried that could differ
 
     def compared(self, outcome: Outcome) -> Outcome:
@@ -284,7 +294,7 @@ class Engine:
         declaration = found.declaration if found else Declaration()
         deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
         told = with_deviations(outcome, deviations, found.library.version if found else "")
-        told = with_convention(told, self._known_conventions)
+        told = with_convention(with_choice(told, self._findings(outcome.subject)), self._known_conventions)
         is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
         return as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
 

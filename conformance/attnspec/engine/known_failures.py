@@ -6,14 +6,15 @@ One that holds is mended: of a list that is good news, of a manifest it is UNEXP
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
-from attnspec.record.outcome import Change, Outcome
+from attnspec.record.explaining import explains, is_choice
+from attnspec.record.outcome import Change, KnownFinding, Outcome
 from attnspec.subjects.known_conventions import ConventionKey, changed_convention
 
 _SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
@@ -68,6 +69,18 @@ def as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
     """The outcome, a failure, marked as one that is listed nowhere. why: the rest of a sentence; empty for none."""
     says = f"{_fares(outcome)}; {why}" if why else _fares(outcome)
     return replace(outcome, change=Change(novelty, says, outcome.verdict))
+
+
+def with_choice(outcome: Outcome, findings: Sequence[KnownFinding]) -> Outcome:
+    """The outcome, EXPECTED where all that explains the failure is what the library documents that it does."""
+    causes = [each for each in findings if outcome.verdict in FAILURES and explains(each, outcome)]
+    if not causes or not all(map(is_choice, causes)):
+        return outcome
+    choice = causes[0]
+    reason = f"a documented choice: {choice.says} {choice.documented}"
+    return replace(outcome, verdict=Verdict.EXPECTED, reason=reason, finding=choice.id)
+
+
 
 
 def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Outcome:

@@ -13,6 +13,7 @@ from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.plain import case_of
 from attnspec.subjects.refusals import Begun, begin
 from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.subjects.watching import Asking, asking
 
 
 @dataclass(slots=True)
@@ -35,8 +36,9 @@ class Refusals:
             if not self.is_asked or raised.asked is None or raised.gist in failures:
                 return ()
             is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))
-            begun = self._at(dtype) if is_clear else None
-            refused = begun.refused(case_of(raised.asked)) if begun else ()
+            with asking(self.subject, Asking.TAKES):
+                begun = self._at(dtype) if is_clear else None
+                refused = begun.refused(case_of(raised.asked)) if begun else ()
             failures.update(() if refused else (raised.gist,))
             return refused
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
+from attnspec.core.errors import Place, UsageError, hint
 from attnspec.core.feature_coverage import triples_taken
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
@@ -29,6 +31,7 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
+from attnspec.subjects.watching import GIVEN_UP, Asking, asking, incidents_of, repeat_first, surviving
 from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
@@ -58,6 +61,7 @@ class SubjectRun:
         self.subject = subject
         self.archives: Archives | None = None
         self._looked_into = 0
+        self._is_card_asked = False
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._checks, self._refutations = checks, refutations
@@ -106,7 +110,30 @@ class SubjectRun:
             return self._inapplicable(check, dtype, reason)
         if is_spared:
             return self._inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
+        incidents = incidents_of(self.subject)
+        if incidents is not None and incidents.is_given_up:
+            return self._outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
         return self._held(check, dtype)
+
+    def with_incidents(self, outcome: Outcome) -> Outcome:
+        """The outcome; what went wrong outside of trials fails the first clause that has to hold and did."""
+        incidents = incidents_of(self.subject)
+        if incidents is None:
+            return outcome
+        if not self._is_card_asked:
+            self._is_card_asked = True
+            with surviving(self.subject), contextlib.suppress(SubjectDied):
+                _ = self.card  # what is still asked for it counts, too
+        incidents.raise_defect()
+        repeat_first(self.subject)
+        if outcome.level is not Level.MUST:
+            return outcome
+        incidents.tell(outcome.verdict)
+        if outcome.verdict not in (Verdict.HELD, Verdict.NO_CLAIM):
+            return outcome
+        met = incidents.taken()
+        return replace(outcome, verdict=met[0].verdict, reason="; ".join(each.sentence for each in met)) if met else (
+            outcome)
 
     def applies(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is tried at this dtype."""
@@ -147,8 +174,11 @@ class SubjectRun:
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial = self._trial(check, self._evaluator_for(check, dtype))
-        return self._sentence(trial, trial.put(Recipe.parse(recipe)))
+        trial, parsed = self._trial(check, self._evaluator_for(check, dtype)), Recipe.parse(recipe)
+        if unknown := sorted(parsed.drawn.keys() - check.clause.draw.keys()):
+            raise UsageError(f"the recipe has {unknown[0]}={parsed.drawn[unknown[0]]}, and the clause "
+                             f"{check.clause.id!r} draws no such value.{hint(unknown[0], check.clause.draw)}")
+        return self._sentence(trial, trial.put(parsed))
 
     def claims(self, profile: str) -> bool:
         """Whether the subject claims a profile; every subject claims core."""
@@ -159,11 +189,13 @@ class SubjectRun:
 
     def _as_known(self, trial: Trial) -> Tally | None:
         """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
-        known = self._known(trial.check, trial.evaluator.dtype)
-        if known is None or not known.case:
+        known, dtype = self._known(trial.check, trial.evaluator.dtype), trial.evaluator.dtype
+        shown = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
+        case, where = (known.case, known.where) if known else (shown, self.subject.entry or Place(""))
+        if not case:
             return None
         unhurried = replace(trial, longest=math.inf)  # how fast this machine is decides nothing about a listed case
-        tally = unhurried.put(parsed_case(known.case, known.where))
+        tally = unhurried.put(parsed_case(case, where))
         return tally if tally.failure else None
 
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
@@ -231,7 +263,8 @@ class SubjectRun:
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        return self._explainer.explained(trial, evidence, raised, held)
+        with asking(self.subject, Asking.CAUSES):
+            return self._explainer.explained(trial, evidence, raised, held)
 
     @cached_property
     def _explainer(self) -> Explainer:

@@ -12,6 +12,7 @@ from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied
 from attnspec.subjects.target import importable
+from attnspec.subjects.watching import Asking, asking, surviving, watched
 
 
 def summon(target: str, plan: Plan) -> Subject:
@@ -26,8 +27,9 @@ def summon(target: str, plan: Plan) -> Subject:
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
+    subject = watched(subject)
     if is_bare(target):
-        with contextlib.suppress(SubjectDied):  # nothing is concluded of one that dies; the clauses say how
-            check_axes(subject, target=importable(target))
+        with asking(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving(subject):
+            check_axes(subject, target=importable(target))  # nothing is concluded of one that dies; clauses say how
             subject = with_refusals(subject)
     return as_asked(subject, plan)

@@ -15,4 +15,4 @@ def declaration_of(target: str, known: Mapping[str, Registered]) -> Declaration:
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
 
         return own_subject(target).declaration
-    return known[target].declaration if target in known else Declaration()
+    return known[target].as_installed.declaration if target in known else Declaration()

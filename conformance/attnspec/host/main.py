@@ -16,6 +16,8 @@ def begin() -> None:
     faulthandler.enable(open(trace, "w"))  # noqa: SIM115  (as long as the process lives)
     sys.argv[:] = [""]
     sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    if getattr(sys.flags, "safe_path", False):  # PYTHONSAFEPATH keeps the folder of this file away
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from _serve import said, serving  # type: ignore[import-not-found]  # noqa: PLC0415  (found beside this file)
 
     sys.dont_write_bytecode = before

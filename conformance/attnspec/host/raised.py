@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dis
+import inspect
+import re
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
@@ -16,14 +18,19 @@ LONGEST = 4000  # characters of a traceback, a message, a line
 def told_of(raised: BaseException) -> Dict[str, Any]:
     """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
     frames, steps = _frames(raised), _steps(raised)
+    by, act = _asker(raised, steps)
     return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
             "classes": [each.__name__ for each in type(raised).__mro__],
             "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
             "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
-            "by": _asker(steps), "is_stated": _is_stated(steps), "at": _own_place(steps)}
+            "by": by, "act": act, "is_stated": _is_stated(steps), "at": _own_place(steps)}
 
 
 _LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
+_CONVERTING = ("__bool__", "__int__", "__index__", "__float__", "__complex__", "__array__", "__len__", "__iter__")
+"""What Python calls where a value is asked for as a number, a truth or an array."""
+
+_UNREAL = ("Tracer", "Concretization")  # in the names of JAX's classes: a number is asked for before there is one
 
 
 def _steps(raised: BaseException) -> List[TracebackType]:
@@ -36,14 +43,18 @@ def _steps(raised: BaseException) -> List[TracebackType]:
     return steps
 
 
-def _asker(steps: List[TracebackType]) -> List[Any]:
+def _asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List[Any], str]:
     """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
-    of who asked for it.
+    a traced array is converted, or a keyword is handed on until somebody refuses it, of who asked for that.
+
+    And what that line did: `raise` (also by `assert`), `call` of something else that raised, or else `compute`.
     """
-    for step in reversed(steps):
-        if step.tb_frame.f_code.co_name not in _LOOKING_UP:
-            return [_module(step), *_place(step)]
-    return ["", "", 0]
+    try:
+        asking = [step for step in steps if step.tb_frame.f_code.co_name not in _LOOKING_UP]
+        step = _first_with_keyword(raised, _without_conversion(raised, asking))
+        return [_module(step), *_place(step)], _act(step)
+    except BaseException:
+        return ["", "", 0], ""
 
 
 def _own_place(steps: List[TracebackType]) -> List[Any]:
@@ -83,6 +94,39 @@ def _module(step: TracebackType) -> str:
 
 def _package(step: TracebackType) -> str:
     return _module(step).partition(".")[0]
+
+
+def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> List[TracebackType]:
+    """Without the framework's own frames from where it was asked to convert what it traces."""
+    if not any(word in each.__name__ for word in _UNREAL for each in type(raised).__mro__):
+        return steps
+    names = [step.tb_frame.f_code.co_name for step in steps]
+    at = next((at for at, name in enumerate(names) if at and name in _CONVERTING), len(steps))
+    return steps[:at]
+
+
+def _first_with_keyword(raised: BaseException, steps: List[TracebackType]) -> TracebackType:
+    """Who raised; or, where that is about a keyword that came with others (`**options`), who gave it at first."""
+    words = str(raised)
+    if "keyword" in words:
+        for name in _others(steps[-1].tb_frame):
+            if re.search(r"\b{}\b".format(re.escape(name)), words):
+                return next(step for step in reversed(steps) if name not in _others(step.tb_frame))
+    return steps[-1]
+
+
+def _others(frame: Any) -> List[str]:
+    """The names of the keywords that a function was given beside those that it names."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return []
+    at = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    return list(frame.f_locals[code.co_varnames[at]])
+
+
+def _act(step: TracebackType) -> str:
+    name = dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]]
+    return "raise" if name.startswith("RAISE") else "call" if "CALL" in name else "compute"
 
 
 def _is_subjects(file: str) -> bool:

@@ -46,6 +46,13 @@ def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
         shutil.rmtree(str(folder), ignore_errors=True)
 
 
+def _give_up(problem: Exception) -> None:
+    """Say why nothing can be started, and end."""
+    with contextlib.suppress(OSError):
+        os.write(2, "{}: {}\n".format(type(problem).__name__, problem).encode(errors="replace"))
+    os._exit(1)
+
+
 def _adopt() -> None:
     """Become the parent of what a process leaves behind that ends: it may go before anybody has seen its children."""
     with contextlib.suppress(OSError, AttributeError):  # Linux alone knows this

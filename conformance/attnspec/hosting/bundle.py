@@ -59,7 +59,9 @@ def program(surroundings: Surroundings, shared: int = -1) -> bytes:
         settings.update(environment=dict(surroundings.environment), command=surroundings.command)
     supervisor = (_FILES / "supervisor.py").read_text(encoding="utf-8")
     calls = f"\nmain(json.loads({json.dumps(json.dumps(files))}), json.loads({json.dumps(json.dumps(settings))}))"
-    return f"{supervisor}{calls}\nos._exit(0)\n".encode()
+    # an interactive interpreter would wait for more after an error, such as a file that cannot be written
+    guarded = f"\ntry:{calls.replace(chr(10), chr(10) + '    ')}\nexcept Exception as problem:\n    _give_up(problem)"
+    return f"{supervisor}{guarded}\nos._exit(0)\n".encode()
 
 
 @cache

@@ -221,7 +221,7 @@ class HostProcess:
         if self._pid and self._surroundings.is_here:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
-        return {}
+        return {"printed": self._told(LAST_PRINTED)}
 
     def _told(self, most: int = 600) -> str:
         """The end of what came on the other side's stderr."""

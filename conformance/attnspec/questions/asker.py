@@ -20,6 +20,7 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.differentiated import Gradients, gradients
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.watching import Asking, asking
 
 _LAID_OUT: Mapping[Form, str] = {Form.PACKED: "its sequences stand one behind the other",
                                  Form.PAGED: "its keys and values stand in pages"}
@@ -171,7 +172,7 @@ class Asker:
             raise NotAsked(reason)
         try:
             self.subject.callee.begin_item()  # each question has a whole deadline
-            with np.errstate(all="ignore"):
+            with asking(self.subject, Asking.CONVENTIONS), np.errstate(all="ignore"):
                 return call()
         except SubjectDied as died:
             raise Failed(Reply(DEATHS[died.verdict], str(died), is_failure=self._is_own)) from None

@@ -28,6 +28,7 @@ from attnspec.questions.serving import beyond_length, lse_base, lse_of_hidden_ro
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
+from attnspec.subjects.watching import surviving
 
 _PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
 
@@ -51,8 +52,13 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
         is_said = "interleaved" in subject.declaration.keywords
         return {} if is_said else _found(PAIRS, partial(rotary.pairs, Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
-    return {**_hidden_rows(asker), **_causal_alignment(asker), **_mask_with_causal(asker),
-            **_of_serving(asker), **_grouped(Asker(subject, dtype))}
+    found = dict[str, str]()
+    for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_serving):
+        with surviving(subject):  # what cannot be asked leaves the other questions
+            found |= ask(asker)
+    with surviving(subject):
+        found |= _grouped(Asker(subject, dtype))
+    return found
 
 
 def _of_serving(asker: Asker) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ from attnspec.core.conventions import CONVENTIONS
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.questions.asker import (
     FAILURES,
+    OTHER,
     Asker,
     Failed,
     NotAsked,
@@ -102,10 +103,16 @@ def _hiding(asker: Asker, problem: Problem) -> Problem:
 
 def _with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     """Which of the mask (T,S), however the problem has it, and the causal flag are heeded."""
-    past = np.tri(len(mask), dtype=bool)
-    seen = asker.output(problem.but(causal=True))[..., :len(mask)]
-    visible = {"both": mask & past, "mask": mask, "causal": past, "neither": np.ones_like(mask)}
-    return which(seen, {name: even(each)[:, :seen.shape[-1]] for name, each in visible.items()})
+    T, S = mask.shape
+    seen = asker.output(problem.but(causal=True))[..., :S]
+
+    def reply(past: Array) -> Reply:
+        """The same, where the causal flag leaves the past (T,S) visible."""
+        visible = {"both": mask & past, "mask": mask, "causal": past, "neither": np.ones_like(mask)}
+        return which(seen, {name: even(each)[:, :seen.shape[-1]] for name, each in visible.items()})
+
+    replies = [reply(np.tri(T, S, last, dtype=bool)) for last in sorted({0, S - T})]  # the diagonal begins or ends
+    return next((each for each in replies if each.answer != OTHER), replies[0])
 
 
 _TRUTH = {"truth": "keys whose entry is not zero are attended to",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, EndedError
 from attnspec.core.nouns import DType, Level
@@ -13,9 +15,10 @@ from attnspec.engine.engine import Engine
 from attnspec.hosting.pool import close_all
 from attnspec.ranking.scoring import Score
 from attnspec.ranking.targets import file_digest
+from attnspec.record.outcome import Outcome
 from attnspec.record.ranked import KernelRanked, Standing
 from attnspec.report.bugs import CONSEQUENCES
-from attnspec.runner.judge import clause_of, pronounce
+from attnspec.runner.judge import clause_of, not_run, pronounce
 from attnspec.spec.clause import first_of
 from attnspec.trials.archives import Archives
 from attnspec.trials.heap import hand_back
@@ -57,13 +60,23 @@ class KernelWorker:
         self._engine.fetch(target)
         score, items = Score(), clearest_first(self._engine.items_of(target))
         for number, item in enumerate(items):
-            score.outcomes.append(pronounce(self._engine, item, plan=self._plan))
+            score.outcomes.append(self._pronounced(item))
             if why := self._why_enough(score):
                 score.untried, score.stopped = self._applying(items[number + 1:]), why
                 break
         ranked = score.concluded(target, strict=self._plan.strict)
         refused = dict.fromkeys((*self._engine.refused(target), *ranked.refused))
         return replace(ranked, refused=tuple(refused))
+
+    def _pronounced(self, item: Item) -> Outcome:
+        """The outcome of one item. An error of attnspec's own costs the kernel this item, and is its reason."""
+        try:
+            return pronounce(self._engine, item, plan=self._plan)
+        except Exception as defect:
+            last = traceback.extract_tb(defect.__traceback__)[-1]
+            told = f"{type(defect).__name__}: {defect} (in {Path(last.filename).name}:{last.lineno})"
+            level = clause_of(self._engine.spec, item.clause).level
+            return not_run(item, level, f"attnspec itself failed at {item.clause}, which is its defect: {told}")
 
     def _why_enough(self, score: Score) -> str:
         """Why a kernel is dropped; empty as long as it is not."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from attnspec.core.errors import Place, RecordError
+from attnspec.core.coverage import read as read_pairs
+from attnspec.core.errors import Place, RecordError, quoted
 from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
@@ -67,6 +69,10 @@ class UnknownFormatError(RecordError):
 
 class DuplicateItemError(RecordError):
     """An item has two outcomes: two runs were written into one file."""
+
+
+class DamagedRecordError(RecordError):
+    """The last line counts other outcomes than the lines before it hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,8 @@ def assemble(events: Iterable[Located], file: str) -> RunRecord:
     found = _Found()
     for where, event in stream:
         found.take(event, where)
+        if isinstance(event, RunFinished):
+            _check_totals(found, where)
     return RunRecord(
         header, tuple(found.cards.values()), tuple(found.outcomes.values()), found.footer, found.unfinished,
         tuple(found.puts.values()), tuple(found.blocks.values()), tuple(found.probes.values()),
@@ -173,10 +181,12 @@ class _Found:
         """Take one event after the header. Raises DuplicateItemError."""
         match event:
             case SubjectKnown(card=card):
+                _check_pairs(card.taken, where)
                 self.cards[card.id] = event
             case ItemStarted(subject=subject, clause=clause, dtype=name):
                 self.started[subject, clause, name] = event
             case ItemFinished(outcome=outcome):
+                _check_pairs(outcome.met, where)
                 _enter(self.outcomes, (outcome.subject, outcome.clause, outcome.dtype.value), outcome, where)
             case SubjectPut(subject=subject, dtype=dtype):
                 _enter(self.puts, (subject, event.part, dtype.value), event, where)
@@ -190,6 +200,32 @@ class _Found:
                 self.footer = event
             case RunStarted():
                 raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
+
+
+def _check_totals(found: _Found, where: Place) -> None:
+    """Raise DamagedRecordError where verdicts were lost or changed after they were counted. A measurement of power, a
+    campaign and a ranking count something else.
+    """
+    counted = {} if found.footer is None else found.footer.counts
+    if not counted or found.puts or found.blocks or found.ranks:
+        return
+    held = Counter(each.verdict.value for each in found.outcomes.values())
+    words = [word for word in (each.value for each in Verdict) if counted.get(word, 0) != held[word]]
+    if words and (found.outcomes or not found.probes):
+        told = ", ".join(f"{counted.get(word, 0)} {word}, where the lines before it have {held[word]}"
+                         for word in words)
+        raise DamagedRecordError(f"the record is damaged: its last line counts {told}. Lines were lost or changed "
+                                 "after the run; judge again, or take the file from where it was written.",
+                                 where=where)
+
+
+def _check_pairs(written: str, where: Place) -> None:
+    """Raise BrokenLineError for pairs of sizes and keywords that nobody can read."""
+    try:
+        read_pairs(written)
+    except ValueError:
+        raise BrokenLineError(f"{quoted(written)} stands for no pairs of sizes and keywords: it is not base85 text.",
+                              where=where) from None
 
 
 def _header(stream: Iterator[Located], file: str) -> RunStarted:

@@ -28,8 +28,11 @@ class Fate(Enum):
 class Tried:
     """One adapter with one release.
 
-    end: oldest or newest.  recipe: how it was installed; what is known of another recipe is not known of this one.
+    end: oldest, earlier, later or newest.  recipe: how it was installed; what is known of another recipe is not known
+    of this one.
     release: of the library; empty where none was installed.  words: why it fared so, where it did not work.
+    effort: at which it was judged; empty where it was put the five inputs of `smoke` alone, as in older records.
+    known: the findings of the library that explain what it was seen to do wrong.
     """
 
     subject: str
@@ -39,6 +42,8 @@ class Tried:
     python: str
     fate: Fate
     words: str = ""
+    effort: str = ""
+    known: tuple[str, ...] = ()
 
     @property
     def library(self) -> str:

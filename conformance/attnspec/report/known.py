@@ -78,16 +78,17 @@ def is_gone(outcome: Outcome) -> bool:
     return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 
-def but_for(outcomes: Iterable[Outcome]) -> str:
-    """What goes with "conforms": `, but for 3 known failures and 2 that its list could not know`, and what of the list
-    is mended; empty if nothing does.
+def but_for(outcomes: Iterable[Outcome], choices: Sequence[str] = ()) -> str:
+    """What goes with "conforms": `, but for 3 known failures and 1 documented choice (torch/this)`, and what of the
+    list is mended; empty if nothing does. choices: the findings of what a library documents that it does.
     """
     told = tuple(outcomes)
-    known = sum(each.verdict is Verdict.EXPECTED for each in told)
+    known = sum(each.verdict is Verdict.EXPECTED and each.finding not in choices for each in told)
     novelties = Counter(each.change.novelty for each in told if each.change and not each.change.convention)
     unknowable = sum(novelties[each] for each in EXCUSED)
     exceptions = [counted(known, "known failure")] if known else []
     exceptions += [f"{counted(unknowable, 'failure')} that the list could not know"] if unknowable else []
+    exceptions += [f"{counted(len(choices), 'documented choice')} ({', '.join(choices)})"] if choices else []
     exceptions_told = f", but for {' and '.join(exceptions)}" if exceptions else ""
     return f"{exceptions_told}{_good_news(novelties[Novelty.MENDED], known)}"
 

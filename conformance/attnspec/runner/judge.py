@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from attnspec.core.errors import AttnspecError, UsageError
+from attnspec.core.errors import AttnspecError, UsageError, quoted
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.paths import portable_argument, typed_here
 from attnspec.core.plan import HANDED, Item, Plan
@@ -111,6 +111,9 @@ def read_replay(line: str) -> tuple[Item, str]:
     if len(words) != _WORDS:
         raise UsageError("a line to replay has four parts, 'TARGET CLAUSE DTYPE RECIPE', as a report prints it.")
     target, clause, dtype, recipe = words
+    if any(sign in clause for sign in "*?["):
+        raise UsageError(f"{quoted(clause)} names no single clause, and a case is that of one. Take the line as a "
+                         "report prints it.")
     if dtype not in {each.value for each in DType}:
         raise UsageError.unknown("dtype", dtype, [each.value for each in DType])
     return Item(target, clause, dtype), recipe

@@ -60,6 +60,8 @@ class Listener:
         elif report.when == "call" and "attnspec" in properties:
             self._know(properties)
             self._finish(item, _done(str(properties["attnspec"])))
+            if report.failed:  # after the verdict, with the subject's card
+                self._defect(report.longreprtext)
         elif report.failed:
             self._defect(report.longreprtext)
             self._lose(item, JobFailure("attnspec itself failed; see the end of its output"))

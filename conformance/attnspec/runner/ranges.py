@@ -1,4 +1,4 @@
-"""Tries each adapter of a library with the oldest and the newest release of its range, in an environment of its own."""
+"""Judges each adapter of a library with several releases of its range, each in an environment of its own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, ReleaseError
-from attnspec.core.nouns import FAILURES, DType, Effort, Verdict
+from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.plan import Plan
+from attnspec.record.explaining import explains
+from attnspec.record.outcome import Outcome
 from attnspec.record.tried import Fate, Tried
 from attnspec.runner.judge import pronounce
 from attnspec.runner.judge import summon as judge_of
@@ -24,9 +26,7 @@ from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.tested import End
 
-EXAMPLES = ("attention.worked_example", "rotary.definition")
-"""Clauses whose cases are small at a glance: whether a release answers rightly at its extremes is asked by an audit."""
-
+EFFORT = Effort.GLANCE
 LONGEST = 1800  # seconds that pip may take
 _DONE = "installed.txt"
 
@@ -54,18 +54,20 @@ class Bench:
         look_in(plan.surroundings({}))
         version = _python_of(python)
         for subject in subjects:
-            fate, words = (Fate.NOT_TESTED, subject.not_here) if subject.not_here else fate_of(
-                subject.id, replace(plan, targets=(subject.id,)))
-            release = installed_version(subject.library.distribution)
-            yield replace(told(subject.id, end, fate, words), release=release, python=version)
+            tried = told(subject.id, end, Fate.NOT_TESTED, subject.not_here) if subject.not_here else judged(
+                subject.id, end, replace(plan, targets=(subject.id,)))
+            yield replace(tried, release=installed_version(subject.library.distribution), python=version)
+
+    def clear(self, library: str, end: End) -> None:
+        """Remove the environment of a release; what lies below it, which others share, stays."""
+        shutil.rmtree(self.folder.absolute() / _name(library, end), ignore_errors=True)
 
     def _environment(self, library: str, end: End) -> str:
         """The interpreter of its environment, which is made if it is not there. Raises NotInstalled."""
         if end.not_tested:
             raise NotInstalled(end.not_tested)
         below = self._made(f"upon-{zlib.crc32(f'{end.python} {end.upon}'.encode()):08x}", end.python, end.upon)
-        name = f"{library}-{end.which.value}-{zlib.crc32(end.install.encode()):08x}"
-        return str(self._made(name, end.python, end.install, below) / "bin" / "python")
+        return str(self._made(_name(library, end), end.python, end.install, below) / "bin" / "python")
 
     def _made(self, name: str, python: str, install: str, below: Path | None = None) -> Path:
         """An environment in which this is installed; what is installed `below` it is seen there, and not copied."""
@@ -96,32 +98,51 @@ def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
     return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable(words))
 
 
-def fate_of(target: str, plan: Plan) -> tuple[Fate, str]:
-    """Whether the adapter answers the five fixed inputs of `smoke`, and examples rightly; and if not, why."""
+def judged(target: str, end: End, plan: Plan) -> Tried:
+    """What comes of an adapter: the five fixed inputs of `smoke` first, which cost nothing, then all clauses."""
     from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:
         subject = summon(target, plan)
-        wrong = [f"{line.sentence}: {line.detail}" for line in smoke(subject) if not line.passed]
-        return (Fate.FAILS, wrong[0]) if wrong else _exemplary(plan, subject.declaration.dtypes)
+        _ = smoke(subject)  # raises where the adapter fails; what a library does wrong is told by the clauses
+        plan = replace(plan, dtypes=(first_of(subject.declaration.dtypes),), effort=EFFORT)
+        return replace(_glanced(target, end, plan), effort=EFFORT.value)
     except ReleaseError as cause:
-        return Fate.UNJUDGED, str(cause)
+        return told(target, end, Fate.UNJUDGED, str(cause))
     except AttnspecError as cause:
-        return Fate.REFUSED, str(cause)
+        return told(target, end, Fate.REFUSED, str(cause))
 
 
-def _exemplary(plan: Plan, dtypes: Sequence[DType]) -> tuple[Fate, str]:
-    """Whether it answers the documented example of four tokens rightly, at one dtype; of a rotary embedding, a few."""
-    plan = replace(plan, clauses=EXAMPLES, dtypes=(first_of(dtypes),), effort=Effort.GLANCE)
-    judge = judge_of(plan)
+def _glanced(target: str, end: End, plan: Plan) -> Tried:
+    """What comes of it at a glance, at one dtype. What a finding of the library explains is known of the release."""
+    judge, failures = judge_of(plan), list[Outcome]()
     for item in judge.items():
         outcome = pronounce(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
-            return Fate.UNJUDGED, outcome.reason
-        if outcome.verdict in FAILURES:
-            return Fate.FAILS, f"{item.clause} is {outcome.verdict.value}: {outcome.reason}"
-    return Fate.WORKS, ""
+            return told(target, end, Fate.UNJUDGED, outcome.reason)
+        failures += [outcome] if outcome.verdict in {*FAILURES, Verdict.EXPECTED} else []
+    known = judge.card(target).findings
+    by_finding = {failure.clause: [each.id for each in known if explains(each, failure)] for failure in failures}
+    found = tuple(dict.fromkeys(name for names in by_finding.values() for name in names))
+    rest = [failure for failure in failures if failure.level is Level.MUST and not by_finding[failure.clause]]
+    tried = told(target, end, Fate.FAILS if rest else Fate.WORKS, _words(rest))
+    return replace(tried, known=found)
+
+
+def _words(failures: Sequence[Outcome]) -> str:
+    """The first failure in full, and which others there are."""
+    if not failures:
+        return ""
+    first, *others = failures
+    sentence = first.reason or (first.evidence.sentence if first.evidence else "")
+    also = f"; fails, too: {', '.join(each.clause for each in others)}" if others else ""
+    return f"{first.clause} is {first.verdict.value}: {sentence}{also}"
+
+
+def _name(library: str, end: End) -> str:
+    """The folder of its environment."""
+    return f"{library}-{end.which.value}-{zlib.crc32(end.install.encode()):08x}"
 
 
 def _interpreter(version: str) -> str:

@@ -184,15 +184,23 @@ def _importing_from_here() -> Iterator[None]:
         sys.path[:] = before
 
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+
+
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """A polite SIGTERM (a cancelled CI job, `timeout`) is an interruption too: the record gets its footer."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    """A polite SIGTERM (a cancelled CI job, `timeout`) is an interruption too: the record gets its footer. So is a
+    terminal that closes, and whatever else would end this process and leave its folders; `nohup` stays in force.
+    """
+    before = {each: signal.getsignal(each) for each in _ENDING}
+    for each in (each for each, handler in before.items() if handler is signal.SIG_DFL):
+        signal.signal(each, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -37,12 +37,13 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     classes: the names of the exception's class and of those that it comes from.  statement: the line that raised it.
     is_stated: whether that is a `raise` or an `assert` in the code of a module, and no call of compiled code.
     asked: the problem that was put, where that is known.  module: the name of the module that raised it.
-    place: the line of that.  own_place: the line of the function's own code in which it happened.
+    place: the line of that.  act: what that line did, as `host.raised` tells it.  own_place: the line of the function's
+    own code in which it happened.
     """
 
     def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
                  statement: str = "", is_stated: bool = False, module: str = "", place: Place | None = None,
-                 own_place: Place | None = None) -> None:
+                 own_place: Place | None = None, act: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
         self.traceback = traceback
@@ -52,6 +53,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         self.is_stated = is_stated
         self.module = module
         self.place = place
+        self.act = act
         self.own_place = own_place or place
         self.asked: Problem | LayerProblem | RotaryProblem | None = None
 
@@ -266,7 +268,8 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     is_stated = bool(told.get("is_stated", statement.startswith(("raise", "assert"))))
     return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
                          classes=frozenset(map(str, told["classes"])), statement=statement, is_stated=is_stated,
-                         module=module, place=_place(file, int(line)), own_place=_place(*told.get("at", ("", 0))))
+                         module=module, place=_place(file, int(line)), own_place=_place(*told.get("at", ("", 0))),
+                         act=str(told.get("act") or ""))
 
 
 def _place(file: str, line: int) -> Place | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from attnspec.core.errors import ManifestError, Place
+from attnspec.core.errors import ManifestError, Place, quoted
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType
 from attnspec.record.explaining import explains, is_named
@@ -28,9 +28,10 @@ from attnspec.subjects.signs import keywords, pattern, read_seen
 from attnspec.subjects.tested import read_versions
 
 FILE = "findings.yaml"
+_PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")
 _LANGUAGES = {".js": "javascript", ".mjs": "javascript"}
 _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
-            "seen", "harm", "device")
+            "seen", "harm", "device", "replays")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,16 @@ class Cases:
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """A case on which a finding shows: a line that `attnspec replay` takes, read into its parts."""
+
+    subject: str
+    clause: str
+    dtype: str
+    recipe: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a library does, of which one or more clauses complain.
 
@@ -63,6 +74,7 @@ class Finding:
     seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
     harm: what it does to whoever uses the library; None if nobody has said.
     device: the kind of device that it shows on alone; empty for any.
+    replays: cases on which it shows, as a report prints them: they are put before all others, at any effort.
     """
 
     id: str
@@ -79,6 +91,7 @@ class Finding:
     seen: tuple[Seen, ...] = ()
     harm: Harm | None = None
     device: str = ""
+    replays: tuple[Replayed, ...] = ()
 
     def is_on(self, device: str) -> bool:
         """Whether it can show on this kind of device."""
@@ -118,6 +131,12 @@ def known_findings(folder: Path, subject: str, version: str, device: str) -> tup
         for each in read_findings(folder) if each.concerns(subject) and each.is_of(version) and each.is_on(device))
 
 
+def known_replays(folder: Path, subject: str, version: str, device: str) -> Mapping[tuple[str, str], str]:
+    """By clause and dtype, the recipe on which a finding about the subject shows. Raises ManifestError as below."""
+    return {(case.clause, case.dtype): case.recipe for each in read_findings(folder)
+            if each.is_of(version) and each.is_on(device) for case in each.replays if case.subject == subject}
+
+
 def read_findings(folder: Path) -> Iterator[Finding]:
     """The findings of the library whose folder this is, if it has any. Raises ManifestError with file and line."""
     if (folder / FILE).is_file():
@@ -149,7 +168,16 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         seen=tuple(map(read_seen, fields.each("seen", "what was seen", optional=True))),
         harm=fields.choice("harm", Harm) if "harm" in fields.mapping else None,
         device=read_device(fields),
+        replays=tuple(_replay(line, fields) for line in fields.texts("replays", ())),
     )
+
+
+def _replay(line: str, fields: Fields) -> Replayed:
+    words = line.split()
+    if len(words) != len(_PARTS):
+        raise fields.complain("replays", f"should have lines of four parts, '{' '.join(_PARTS)}', as a report prints "
+                                         f"them behind `attnspec replay`, not {quoted(line)}.")
+    return Replayed(*words)
 
 
 def _clauses(fields: Fields) -> tuple[str, ...]:

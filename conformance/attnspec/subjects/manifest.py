@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from packaging.specifiers import SpecifierSet
-
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError, Place, quoted
@@ -32,15 +30,15 @@ from attnspec.subjects.interpreter import Interpreter, read_interpreter
 from attnspec.subjects.needs import read_device, read_faster, read_made, read_modules, read_texts, read_variables
 from attnspec.subjects.on_workers import told_by_workers
 from attnspec.subjects.program import Program, read_program
-from attnspec.subjects.tested import End, read_ends, read_versions
+from attnspec.subjects.tested import End, is_known_to, read_ends, read_since, read_versions
 
 FILE = "manifest.yaml"
-_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
-            "requires", "faster_with", "host", "python", "device", "subjects")
+_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage", "issues",
+            "install", "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "made",
-            "requires", "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", "backward",
-            "defaults", *DECLARED)
-VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
+            "requires", "faster_with", "cannot_run", "device", "versions", "since", "tested", "precision_on",
+            "backward", "defaults", *DECLARED)
+VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "versions", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
 
@@ -51,7 +49,8 @@ class Library:
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
     program: the host of a library that is no Python.  interpreter: the one that its manifest names.
-    told: the version that the process of its subjects tells.  tested: how the ends of `versions` are installed.
+    told: the version that the process of its subjects tells.  tested: how some of `versions` are installed.
+    since: by keyword, the versions that know it, where not all do.
     """
 
     name: str
@@ -67,6 +66,7 @@ class Library:
     interpreter: Interpreter | None = None
     told: str = ""
     tested: tuple[End, ...] = ()
+    since: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
@@ -94,9 +94,14 @@ class Library:
         return self.unfit
 
     @property
+    def unknown(self) -> frozenset[str]:
+        """The keywords that the installed version does not know yet."""
+        return frozenset(name for name, versions in self.since.items() if not is_known_to(self.version, versions))
+
+    @property
     def unfit(self) -> str:
         """What is wrong with the version that there is; empty if nothing is, or nobody knows it yet."""
-        if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
+        if not is_known_to(self.version, self.versions):
             return (f"{self.name} {self.version} is installed; its adapters are written for {self.versions}. "
                     "Install a release in that range.")
         return ""
@@ -140,6 +145,13 @@ class Registered:
         """Why it cannot be judged here; empty if it can."""
         told = told_by_workers(self.id)
         return (self.not_here or self.library.missing or self._lacking) if told is None else told
+
+    @property
+    def as_installed(self) -> Registered:
+        """The same without the variants that the installed release of its library does not have."""
+        variants = {name: variant for name, variant in self.declaration.variants.items()
+                    if not variant.versions or is_known_to(self.library.version, variant.versions)}
+        return replace(self, declaration=replace(self.declaration, variants=variants))
 
     @property
     def _lacking(self) -> str:
@@ -187,6 +199,7 @@ def _library(fields: Fields, folder: Path) -> Library:
         program=program,
         interpreter=read_interpreter(fields, folder),
         tested=read_ends(fields, distribution, versions),
+        since=read_since(fields),
     )
 
 
@@ -194,7 +207,7 @@ def _narrowed(library: Library, subject: Fields) -> Library:
     """The library with the range of a subject that needs releases which others do not."""
     versions = read_versions(subject) or library.versions
     ends = read_ends(subject, library.distribution, versions, library.tested)
-    return replace(library, versions=versions, tested=ends)
+    return replace(library, versions=versions, tested=ends, since={**library.since, **read_since(subject)})
 
 
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
@@ -255,6 +268,7 @@ def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
         weights=fields.one_of("weights", WEIGHTS, "", kind="way to return weights"),
         compiles=fields.flag("compiles", default=False),
         precision_on=read_precision_on(fields),
+        versions=read_versions(fields),
     )
 
 

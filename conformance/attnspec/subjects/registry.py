@@ -13,8 +13,9 @@ from attnspec.core import paths
 from attnspec.core.errors import ManifestError, Place, TargetError, UsageError
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.core.targets import is_bare
+from attnspec.record.outcome import KnownFinding
 from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.findings import Finding, known_findings, read_findings
+from attnspec.subjects.findings import Finding, known_findings, known_replays, read_findings
 from attnspec.subjects.installed import audited_command
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
 from attnspec.subjects.outline import no_such_subject
@@ -60,9 +61,16 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
     if surroundings is None:
         _refuse_other_process(known[target])
     subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
-    library = subject.library
     device = kind_of(surroundings.device if surroundings else "")
-    return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version, device))
+    folder, version = _folder_of(subject.library, folders), subject.library.version
+    return replace(subject, findings=findings_about(target, subject.library, folders, device),
+                   replays=known_replays(folder, target, version, device))
+
+
+def findings_about(subject: str, library: Library, folders: Sequence[Path | str],
+                   device: str) -> tuple[KnownFinding, ...]:
+    """What is known of a subject of the library in its installed version, on this kind of device."""
+    return known_findings(_folder_of(library, folders), subject, library.version, device)
 
 
 def findings_of(library: str, folders: Iterable[Path | str]) -> tuple[Finding, ...]:

@@ -52,6 +52,7 @@ class Subject:
     variants: the same with one hidden switch flipped.  refused: what it was found to refuse, by `refusals.py`, with its
     words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
     backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
+    replays: by clause and dtype, the recipe of a case on which a finding shows.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Subject:
     described: Described | None = None
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
+    replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def home(self) -> str:

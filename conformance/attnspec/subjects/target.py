@@ -15,6 +15,7 @@ from attnspec.core.forms import Form
 from attnspec.core.gradient_keywords import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, here
@@ -157,6 +158,7 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     if registered.missing:
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
+    registered = registered.as_installed
     folders = tuple(folders)
     surroundings = _living_in(registered, surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
@@ -188,7 +190,9 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     left = {**registered.declaration.defaults, **signature.defaults}
-    declaration = replace(registered.declaration, keywords=signature.keywords, defaults=left,
+    unknown = _with_version(library, found).unknown
+    claims = _without_promises(registered.declaration.claims, unknown)
+    declaration = replace(registered.declaration, keywords=signature.keywords - unknown, claims=claims, defaults=left,
                           off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
@@ -202,6 +206,12 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
                       _with_version(library, found), document=registered.document, note=registered.note,
                       entry=registered.where, described=described)
     return _with_backward(subject, found, own or source.name + BACKWARD, is_named=bool(own))
+
+
+def _without_promises(claims: tuple[str, ...], unknown: frozenset[str]) -> tuple[str, ...]:
+    """The profiles that a release can keep which does not know these keywords."""
+    broken = {EVERY_KEYWORD[name].profile for name in unknown}
+    return tuple(claim for claim in claims if claim not in broken)
 
 
 def _with_version(library: Library, found: Found) -> Library:

@@ -1,9 +1,9 @@
-"""Reads what a manifest says of how its range of versions is tested: an environment for either end of it."""
+"""Reads what a manifest says of how its range of versions is tested: an environment for each release that is tried."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,21 +12,27 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from attnspec.core.errors import quoted
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.spec.fields import Fields
 
 _KEYS = ("install", "upon", "python", "not_tested")
 
 
 class Which(Enum):
-    """Which end of a range."""
+    """Which release of a range: either end, which are always named, or one of two between them."""
 
     OLDEST = "oldest"
+    EARLIER = "earlier"
+    LATER = "later"
     NEWEST = "newest"
+
+
+ENDS = (Which.OLDEST, Which.NEWEST)
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An end of a library's range, and how it is installed.
+    """An end of a library's range or a release between, and how it is installed.
 
     install: what pip is told, `--no-deps timm==0.9.0`.  upon: the same for what is installed before it, which several
     libraries may have in common.  python: a version such as `3.9`; empty for that of attnspec.  not_tested: why nobody
@@ -41,8 +47,8 @@ class End:
 
 
 def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[End] = ()) -> tuple[End, ...]:
-    """The field `tested` of a manifest, or of a subject in it, which may leave an end as it is `of_library`; empty if
-    neither gives it. Raises the error of the fields.
+    """The field `tested` of a manifest, or of a subject in it, which may leave a release as it is `of_library`; empty
+    if neither gives it. Raises the error of the fields.
     """
     inner = fields.inner("tested", "the environments of a range", optional=True)
     inner.only([which.value for which in Which])
@@ -51,20 +57,36 @@ def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequ
                                         "'versions'.")
     ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
     for which in Which if inner.mapping or of_library else ():
-        if which not in ends or which.value in inner.mapping:
+        if which.value in inner.mapping or (which in ENDS and which not in ends):
             ends[which] = _end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
     return tuple(ends[which] for which in Which if which in ends)
 
 
 def read_versions(fields: Fields) -> str:
     """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
-    versions = fields.text("versions", "")
+    return _specifier(fields, "versions") if "versions" in fields.mapping else ""
+
+
+def _specifier(fields: Fields, key: str) -> str:
+    versions = fields.text(key)
     try:
         SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
     except ValueError:
         message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
-        raise fields.complain("versions", message) from None
+        raise fields.complain(key, message) from None
     return versions
+
+
+def read_since(fields: Fields) -> Mapping[str, str]:
+    """The field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
+    inner = fields.inner("since", "the versions that know a keyword", optional=True)
+    inner.only(tuple(EVERY_KEYWORD))
+    return {name: _specifier(inner, name) for name in inner.mapping}
+
+
+def is_known_to(version: str, versions: str) -> bool:
+    """Whether a release is among these versions; a release that nobody knows is taken to be."""
+    return not version or SpecifierSet(versions).contains(version, prereleases=True)
 
 
 def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
-from attnspec.core.errors import SpecError
+from attnspec.core.errors import Place, SpecError
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
@@ -146,11 +146,16 @@ def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
 
 
 def _domain(clause: Clause) -> Domain:
-    arguments = check_word(clause.given, domain, "problem").values
+    return domain_of(clause.given, clause.place_of("given"))
+
+
+def domain_of(given: Word, where: Place) -> Domain:
+    """What a word makes problems of. Raises SpecError where its arguments mean nothing, also to no clause."""
+    arguments = check_word(given, domain, "problem").values
     try:
         return domain(**arguments)  # type: ignore[arg-type]  # checked by the signature
     except SpecError as error:  # what goes wrong between arguments has no place of its own
-        raise SpecError(str(error), where=clause.place_of("given")) from None
+        raise SpecError(str(error), where=where) from None
 
 
 def _check_draws(clause: Clause) -> None:

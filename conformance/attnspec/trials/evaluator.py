@@ -34,6 +34,7 @@ from attnspec.subjects.subject import Answer, Subject, SubjectRaised
 from attnspec.trials.heap import keep_heap
 from attnspec.trials.memory import Memory
 from attnspec.trials.parameters import of_parameters
+from attnspec.trials.paths import Paths
 from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
 
@@ -76,6 +77,7 @@ class Evaluator:
         self._pace = self._slowest = 0.0  # of the last large call, and of the slowest one that was made again
         self._made: dict[str, Evaluator] = {}
         self._ranges: list[tuple[Most, ...]] = []
+        self.paths = Paths()
 
     def under(self, precision: Precision) -> Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
@@ -111,6 +113,11 @@ class Evaluator:
         # what is declared is declared for every form: no probed `hidden_row.mask` stands above `hidden_row`
         silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
         return {**silent, **declared}
+
+    @cached_property
+    def asked(self) -> Mapping[str, str]:
+        """What a probe finds of conventions, whatever is declared."""
+        return probe_conventions(self.subject, self.dtype)
 
     @property
     def ranges(self) -> tuple[Most, ...]:
@@ -156,6 +163,10 @@ class Evaluator:
         except SubjectRaised as raised:
             raised.asked = problem
             raise
+        if answer.stderr:
+            self.paths.count(answer.stderr)
+        else:
+            self.paths.taken += 1
         return answer, time.perf_counter() - begun
 
     def seconds(self, sizes: Sizes) -> float:

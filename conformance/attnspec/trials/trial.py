@@ -21,6 +21,7 @@ from attnspec.trials.covering_cases import Choices, openings, sampled, within
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.judging import Enough, Judging, Tally, Violated
 from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
+from attnspec.trials.paths import Paths, gentle_cases, readings_of
 from attnspec.vocabulary.scene import NO_VARIANT
 
 OPENINGS: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 8, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
@@ -101,9 +102,10 @@ class Trial(Judging):
             tally.outside[self._no_shape() if menu is None else NO_VARIANT] = 1
             return
         tally.sample = self.sample
-        holds = self._open(menu, tally) and self._hold_as_asked(tally)
+        holds = self._open(menu, tally) and self._hold_on_paths(menu, tally) and self._hold_as_asked(tally)
         if holds and (further := self._further(tally)):
             self._sparing._draw(menu, tally, further)
+        tally.readings.update(dict.fromkeys(readings_of(self._paths)))
 
     def _draw(self, menu: Menu, tally: Tally, count: int) -> None:
         from attnspec.trials.searching import draw  # noqa: PLC0415  (weight: Hypothesis, where nothing is drawn)
@@ -155,6 +157,20 @@ class Trial(Judging):
         sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample) if self.sample else ()
         yield from sample
         yield from (choices for choices in openings(menu, self.seed, count) if choices not in sample)
+
+    def _hold_on_paths(self, menu: Menu, tally: Tally) -> bool:
+        """Whether it holds in a case of each keyword for each variant that was seen to leave its own path."""
+        if not any(each.left for each in self._paths.values()):
+            return True
+        keywords = self.evaluator.subject.declaration.keywords & self.check.domain.sometimes
+        return not any(self._sparing._fails(recipe, tally) for recipe in gentle_cases(menu, self.seed, keywords))
+
+    @property
+    def _paths(self) -> Mapping[str, Paths]:
+        """By variant, which calls took its path; none of a clause that asks no variants."""
+        if not self.check.clause.flips:
+            return {}
+        return {name: variant.paths for name, variant in self.evaluator.variants().items()}
 
     def _hold_as_asked(self, tally: Tally) -> bool:
         """Whether it holds at all sizes that the user names."""

@@ -29,7 +29,13 @@ ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "
 def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
     """The subject follows the recommended answer of a convention, which is a question on which libraries differ."""
     wanted, found = CONVENTIONS[convention].recommended, scene.conventions.get(convention, UNDEFINED)
-    return verdict("convention_is", f"{convention} is {found!r}; {wanted!r} is recommended", broken=found != wanted)
+    told = ""
+    # where a declaration alone would say so, the subject is asked; what it answers stands, if it answers at all
+    if found == wanted == scene.subject.declaration.conventions.get(convention):
+        asked = scene.evaluator.asked.get(convention, UNDEFINED)
+        found, told = (found, ", as declared") if asked == UNDEFINED else (asked, "")
+    sentence = f"{convention} is {found!r}{told}; {wanted!r} is recommended"
+    return verdict("convention_is", sentence, broken=found != wanted)
 
 
 def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:

@@ -119,6 +119,10 @@ class AnyEvaluator(Protocol):
         """The same subject, its answers remembered, held to another class of arithmetic."""
 
     @property
+    def asked(self) -> Mapping[str, str]:
+        """What a probe finds of conventions, whatever is declared."""
+
+    @property
     def ranges(self) -> tuple[Most, ...]:
         """What the subject stands of logits, values and keys in a half dtype, by a probe; nothing in another."""
 

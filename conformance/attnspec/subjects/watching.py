@@ -1,0 +1,319 @@
+"""Watches the calls by which a subject is asked something, so that what goes wrong in them by chance is not lost.
+
+A trial tells what goes wrong in its own calls. Others ask what a function takes, what it does where practice is
+divided, and why it failed. Whatever it does in those counts, too: the engine makes a failure of it (`Incidents.taken`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from attnspec.core.errors import AttnspecError
+from attnspec.core.nouns import DType, Verdict
+from attnspec.hosting.process import Death
+from attnspec.problems.problem import Array
+from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.callee import Callee, Hosted
+from attnspec.subjects.subject import Subject
+
+MOST_HANGS = 3
+"""So many calls in a row may hang."""
+
+LATE = 0.1
+"""Seconds after which the first answer has to be what it was."""
+
+REPEATED_EVERY = 2.0
+"""Seconds after which the first call is made again."""
+
+NEAR = 2.0**-5
+"""How far the answers to the same call may be apart, for kernels that add up in any order: as rounding in the coarsest
+half dtype, several times.
+"""
+
+GIVEN_UP = f"this was not put: {MOST_HANGS} calls in a row had not returned before the deadline"
+
+
+class Asking(enum.Enum):
+    """What a call outside of a trial is made for, as the rest of a sentence."""
+
+    TAKES = "while it was asked what it takes"
+    CONVENTIONS = "while it was asked what it does where practice is divided"
+    CAUSES = "while the cause of a failure was looked for"
+    AGAIN = "when its first call was made again later in the run"
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What went wrong in one call outside of a trial."""
+
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(slots=True)
+class Incidents:
+    """The log of one subject and its variants. asking: what calls are made for now; None in a trial.
+
+    hangs: so many calls, the last ones, did not return.  first: a call that was answered first, and the output, of any
+    shape.
+    """
+
+    asking: Asking | None = None
+    calls: int = 0
+    hangs: int = 0
+    first: tuple[Call, Array] | None = None
+    repeated: float = field(default_factory=time.monotonic)
+    _met: dict[Verdict, Incident] = field(default_factory=dict)
+    _told: set[Verdict] = field(default_factory=set)
+    _lasting: set[str] = field(default_factory=set)
+    _defects: list[Exception] = field(default_factory=list)
+    _is_owned_up: bool = False
+
+    @contextlib.contextmanager
+    def during(self, asking: Asking) -> Iterator[None]:
+        """Inside, calls are made for this. Whoever asks already goes on asking for what it does."""
+        before, self.asking = self.asking, self.asking or asking
+        try:
+            yield
+        finally:
+            self.asking = before
+
+    def note(self, verdict: Verdict, what: str, *, number: int, again: str = "") -> None:
+        """Remember the first of a kind. what: begins a sentence.  number: of the call.  again: what came of it then."""
+        assert self.asking is not None
+        if verdict not in self._told:
+            rest = f"; the same call, made again, gave {again}" if again else ""
+            sentence = f"{what}, in call {number}, {self.asking.value}{rest}"
+            self._met.setdefault(verdict, Incident(verdict, sentence))
+
+    def is_lasting(self, raised: SubjectRaised) -> bool:
+        """Whether an exception like this one came again when the same call was made again."""
+        return raised.gist in self._lasting
+
+    def remember(self, raised: SubjectRaised) -> None:
+        """An exception came again."""
+        self._lasting.add(raised.gist)
+
+    def tell(self, verdict: Verdict) -> None:
+        """A failure of this kind is told. Of answers that are wrong, one says nothing about another."""
+        if verdict in (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.ERRORED):
+            self._told.add(verdict)
+            self._met.pop(verdict, None)
+
+    def taken(self) -> Sequence[Incident]:
+        """What was met so far; it is told once."""
+        met, self._met = tuple(self._met.values()), {}
+        self._told |= {each.verdict for each in met}
+        return met
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether so many calls in a row have hung that no further one is made: each costs a whole deadline."""
+        return self.hangs >= MOST_HANGS
+
+    def check_hangs(self) -> None:
+        """Raise SubjectDied where the subject is given up."""
+        if self.is_given_up:
+            raise SubjectDied(Death(Verdict.TIMED_OUT, GIVEN_UP))
+
+    def note_defect(self, defect: Exception) -> None:
+        """Remember an error of attnspec's own, unless it is the same again."""
+        if repr(defect) not in map(repr, self._defects):
+            self._defects.append(defect)
+
+    def raise_defect(self) -> None:
+        """Raise the first error of attnspec's own that was not raised yet: it costs one item, and not all."""
+        if self._defects and not self._is_owned_up:
+            self._is_owned_up = True
+            raise self._defects[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A callee whose calls outside of trials are watched."""
+
+    callee: Callee
+    incidents: Incidents
+
+    @property
+    def place(self) -> Mapping[str, str]:
+        """The callee's."""
+        return self.callee.place
+
+    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+        """The callee's answer; rows (T,) bool. What fails outside of a trial is tried once more, and if it does not
+        come again, it is noted.
+        """
+        self.incidents.check_hangs()
+        self.incidents.calls += 1
+        try:
+            answer = self._put(call, rows)
+        except SubjectDied as died:
+            self.incidents.hangs = self.incidents.hangs + 1 if died.verdict is Verdict.TIMED_OUT else 0
+            raise
+        except (SubjectRaised, UnusableAnswer):
+            self.incidents.hangs = 0
+            raise
+        self.incidents.hangs = 0
+        return answer
+
+    def _put(self, call: Call, rows: Array | None) -> Answer:
+        """The answer, watched outside of trials; rows (T,) bool."""
+        if self.incidents.asking is None:
+            return self.callee.perform(call, rows)
+        if self.incidents.asking is Asking.TAKES:
+            self.callee.begin_item()  # a deadline that other calls have used up makes no hang
+        return self._watched(call, rows, self.incidents.calls)
+
+    def _watched(self, call: Call, rows: Array | None, number: int) -> Answer:
+        try:
+            answer = self._performed(call, rows, number)
+        except SubjectRaised as raised:
+            if self.incidents.is_lasting(raised):
+                raise
+            return self._again(call, rows, number, raised)
+        except UnusableAnswer as unusable:
+            return self._again(call, rows, number, unusable)
+        if not _is_plain(call):
+            return answer
+        if _is_finite(answer):
+            self._keep_first(call, answer, number)
+            return answer
+        return self._finite_again(call, rows, number, answer)
+
+    def _keep_first(self, call: Call, answer: Answer, number: int) -> None:
+        """Remember the first answer, and see whether it stays what it is: a thread may write to it when all is said."""
+        if self.incidents.first is not None or call.wrt:
+            return
+        self.incidents.first = call, answer.output.copy()
+        time.sleep(LATE)
+        if not answer.is_kept():
+            self.incidents.note(Verdict.VIOLATED, f"its answer had changed {LATE:g} s after it was returned",
+                                number=number)
+
+    def _performed(self, call: Call, rows: Array | None, number: int) -> Answer:
+        try:
+            return self.callee.perform(call, rows)
+        except SubjectDied as died:
+            if self.incidents.asking is not Asking.CAUSES or died.verdict is Verdict.CRASHED:
+                self.incidents.note(died.verdict, str(died), number=number)
+            raise
+
+    def _again(self, call: Call, rows: Array | None, number: int, failure: SubjectRaised | UnusableAnswer) -> Answer:
+        """The answer to the same call; rows (T,) bool. Raises the failure if it comes again."""
+        try:
+            answer = self._performed(call, rows, number + 1)
+        except SubjectRaised as raised:
+            self.incidents.remember(raised)
+            raise
+        if isinstance(failure, SubjectRaised):
+            what, verdict = f"it raised {failure.summary}", Verdict.ERRORED
+        else:
+            what, verdict = failure.sentence.removesuffix("."), Verdict.VIOLATED
+        self.incidents.note(verdict, what, number=number, again="an answer")
+        return answer
+
+    def _finite_again(self, call: Call, rows: Array | None, number: int, answer: Answer) -> Answer:
+        """The answer to the same call; rows (T,) bool. What is not finite each time is for clauses to judge."""
+        again = self._performed(call, rows, number + 1)
+        if _is_finite(again):
+            what = "NaN" if np.isnan(answer.output.astype(np.float64)).any() else "infinity"
+            self.incidents.note(Verdict.VIOLATED, f"{what} stood in its output for finite inputs", number=number,
+                                again="finite numbers")
+        return again
+
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """The callee does it."""
+        return self.callee.meanwhile(work)
+
+    def flushed(self, dtype: DType) -> str:
+        """The callee's."""
+        return self.callee.flushed(dtype)
+
+    def not_taken(self, dtype: DType) -> str:
+        """The callee's."""
+        return self.callee.not_taken(dtype)
+
+    def begin_item(self) -> None:
+        """The callee's."""
+        self.callee.begin_item()
+
+    def forget(self) -> None:
+        """The callee's."""
+        self.callee.forget()
+
+
+def watched(subject: Subject) -> Subject:
+    """The subject, and its variants, with one log of incidents."""
+    incidents = Incidents()
+    variants = {name: replace(each, callee=Watched(each.callee, incidents)) for name, each in subject.variants.items()}
+    return replace(subject, callee=Watched(subject.callee, incidents), variants=variants)
+
+
+def repeat_first(subject: Subject) -> None:
+    """Make the first call again, every few seconds: what changes with time shows in no single case."""
+    incidents = incidents_of(subject)
+    if incidents is None or incidents.first is None or incidents.is_given_up:
+        return
+    if time.monotonic() - incidents.repeated < REPEATED_EVERY:
+        return
+    incidents.repeated = time.monotonic()
+    call, before = incidents.first
+    with incidents.during(Asking.AGAIN):
+        try:
+            output = subject.callee.perform(call).output
+        except SubjectDied:  # it is noted
+            return
+        except (SubjectRaised, UnusableAnswer) as failure:
+            what = f"it failed, where it had answered before: {failure}"
+            incidents.note(Verdict.ERRORED, what, number=incidents.calls)
+            return
+        if not np.allclose(output.astype(np.float64), before.astype(np.float64), rtol=NEAR, atol=NEAR):
+            incidents.note(Verdict.VIOLATED, "its answer was another one than before", number=incidents.calls)
+
+
+def incidents_of(subject: Subject) -> Incidents | None:
+    """The log of a subject that is watched."""
+    return subject.callee.incidents if isinstance(subject.callee, Watched) else None
+
+
+def asking(subject: Subject, what: Asking) -> AbstractContextManager[None]:
+    """Inside, the calls of a subject, if it is watched, are made for this."""
+    incidents = incidents_of(subject)
+    return incidents.during(what) if incidents else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def surviving(subject: Subject) -> Iterator[None]:
+    """Inside, an error of attnspec's own ends what is inside, and nothing else: an item tells it (`raise_defect`)."""
+    try:
+        yield
+    except (AttnspecError, SubjectDied, SubjectRaised, UnusableAnswer):
+        raise
+    except Exception as defect:
+        incidents = incidents_of(subject)
+        if incidents is None:
+            raise
+        incidents.note_defect(defect)
+
+
+def lives_apart(callee: Callee) -> bool:
+    """Whether a callee has a process of its own."""
+    return isinstance(callee.callee if isinstance(callee, Watched) else callee, Hosted)
+
+
+def _is_finite(answer: Answer) -> bool:
+    """Whether its numbers are, as far as the output goes."""
+    return bool(np.isfinite(answer.output.astype(np.float64)).all())
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether all arrays that are given, of any shape, are finite."""
+    return all(np.isfinite(array.astype(np.float64)).all() for array in call.arrays.values())
