@@ -179,6 +179,10 @@ def test_wider_arithmetic_that_allows_only_some_failures_is_only_likely() -> Non
     assert lines[0] == "Does not conform. Likely 2 bugs, the first: it rounds (explains 2 of 3)."
 
 
+LONG = "B1,H8,Hkv8,T65,S65,D2,Dv2;mask=none;families=integers;with=;seed=0"
+"""A case that meets the boundaries which are told here."""
+
+
 def test_where_no_fault_explains_it_the_place_is_told() -> None:
     place = "a query attends to keys that the mask excludes (mask)"
     lines = told(failed(evidence=replace(like(), located=place)))
@@ -186,7 +190,7 @@ def test_where_no_fault_explains_it_the_place_is_told() -> None:
 
 
 def test_where_no_fault_explains_it_the_sizes_are_told() -> None:
-    lines = told(failed(evidence=replace(like(), begins="Fails where T ≥ 65; holds at T = 64.")))
+    lines = told(failed(evidence=replace(like(), begins="Fails where T ≥ 65; holds at T = 64.", recipe=LONG)))
     assert lines[0] == "Does not conform. Likely one bug: fails where T ≥ 65 (explains 1 of 1)."
 
 
@@ -417,7 +421,7 @@ def test_a_clause_that_must_hold_is_told_before_one_that_should() -> None:
 
 def test_failures_that_begin_at_the_same_sizes_are_one_bug() -> None:
     begins = "Fails where T ≥ 65; holds at T = 64."
-    named, bare = replace(like("causal_off_by_one"), begins=begins), replace(like(), begins=begins)
+    named, bare = (replace(like(*faults), begins=begins, recipe=LONG) for faults in (("causal_off_by_one",), ()))
     every = (bare, bare, named, like("scale_none"))
     groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
     assert [(group.cause and group.cause.fault, len(group.failures)) for group in groups] == [
@@ -427,9 +431,9 @@ def test_failures_that_begin_at_the_same_sizes_are_one_bug() -> None:
 @pytest.mark.parametrize(("elsewhere", "bugs"), [(1, 1), (2, 1), (3, 2)])
 def test_one_bug_begins_at_the_same_sizes_in_half_of_its_failures(elsewhere: int, bugs: int) -> None:
     here, there = "Fails where H ≥ 2; holds at H = 1.", "Fails where H ≥ {}; holds at H = 1."
-    named = [replace(like("scale_none"), begins=begins)
+    named = [replace(like("scale_none"), begins=begins, recipe=LONG)
              for begins in (here, here, *(there.format(3 + number) for number in range(elsewhere)))]
-    every = (*named, replace(like(), begins=here))
+    every = (*named, replace(like(), begins=here, recipe=LONG))
     assert len(explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])) == bugs
 
 

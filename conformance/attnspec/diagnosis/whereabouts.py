@@ -11,7 +11,7 @@ from attnspec.diagnosis.boundary import Boundary
 from attnspec.diagnosis.ranges import ranges, wrong_entries
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.record.contradictions import Standing, keywords_in, lengths_in, needed_alone, standing, weakened
+from attnspec.record.contradictions import Standing, lengths_in, needed_alone, standing, weakened
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
@@ -69,14 +69,20 @@ NOWHERE = Place()
 def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
     """The place as the cases of the clause bear it out: as told, as needed but not enough, or with no boundary.
 
-    failing: the recipe of the case that is shown. What holds with less given than it says nothing of where it fails.
+    failing: the recipe of the case that is shown. A case that holds speaks against it if it is given the same, of
+    entries as these, and is as large along every axis: smaller ones, and entries that are all alike, show less.
     """
-    given = keywords_in(failing)
-    passing = [lengths_in(each.text) for each in held if given <= keywords_in(each.text)]
+    passing = [lengths_in(each.text) for each in held if _shows_as_much(each, failing)]
     found = standing(place.begins, [lengths_in(failing)], passing)
     if found is Standing.IS_NEEDED:
         return replace(place, begins=weakened(place.begins))
     return place if found is Standing.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
+
+
+def _shows_as_much(held: Recipe, failing: str) -> bool:
+    shown = Recipe.parse(failing)
+    is_alike = held.features == shown.features and held.mask == shown.mask and held.families == shown.families
+    return is_alike and all(held.sizes.by_axis[axis] >= length for axis, length in shown.sizes.by_axis.items())
 
 
 def _what_is_left(begins: str, failing: str) -> str:
