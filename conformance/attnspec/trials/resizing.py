@@ -58,7 +58,7 @@ def resized(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Rec
     A problem of a kind whose sizes are part of what it is has no other sizes.
     """
     is_one = recipe.inputs == "one" and sizes.T != sizes.S
-    if domain.kind in FIXED_KINDS or is_one or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
+    if domain.kind in FIXED_KINDS - {"features"} or is_one or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
         return None
     share = sizes.S / recipe.sizes.S
     return replace(recipe, sizes=sizes, families=recipe.families[: sizes.B * sizes.Hkv],
