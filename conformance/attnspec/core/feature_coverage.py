@@ -32,8 +32,8 @@ COUNTED = tuple(name for name in OFF if KEYWORDS[name].acts in {Acts.VISIBILITY,
 
 FEATURES = (*COUNTED, *TRAITS)
 
-_EXCLUDED = (frozenset({SINGLE_QUERY, MANY_QUERIES}),)
-"""Features that no problem has together."""
+_EXCLUDED = tuple(frozenset({SINGLE_QUERY, other}) for other in (MANY_QUERIES, "query_lengths", "key_segments"))
+"""Features that act together in no problem: a single query is in one segment, and an entry that lacks it has none."""
 
 _NEEDED: Mapping[str, str] = {LONG_PAST: "past_key", EMPTY_ROWS: "mask"}
 """By trait, the keyword without which no problem has it."""

@@ -81,7 +81,7 @@ class Menu:
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
             {name: value for name, value in values.items() if name in features})
 
-    def compose(self, sizes: Sizes, used: frozenset[str], mask: str, seed: int, turn: int,
+    def compose(self, sizes: Sizes, used: frozenset[str], mask: str, seed: int, turn: int, *,
                 chosen: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
         """The recipe of these sizes and keywords, as far as they go together. Values of keywords take turns, but the
         chosen ones.

@@ -124,7 +124,7 @@ class FeatureArray:
         used = frozenset(name for name in self.optional if name in given or BESIDE.get(name) in given)
         long = [name for name in menu.values(CACHED[0]) if past_by(name, sizes) > PAST] if row.get(LONG_PAST) else []
         chosen = {CACHED[0]: long[turn % len(long)]} if long else {}
-        return menu.compose(sizes, used, mask, (self.seed + turn) % 2**24, turn, chosen)
+        return menu.compose(sizes, used, mask, (self.seed + turn) % 2**24, turn, chosen=chosen)
 
     def _sizes(self, row: Row) -> Sizes:
         """The sizes that have the traits of the row. B is never the number of key/value heads, nor H that of a group:

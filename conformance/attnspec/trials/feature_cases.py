@@ -39,10 +39,12 @@ STRENGTH: Mapping[Effort, int] = {Effort.GLANCE: 2, Effort.QUICK: FULL, Effort.D
 TRIES, PATIENCE = 4, 10
 """How often a triple is dealt again until it acts, and how often in a row to no avail until none is any more."""
 
-CANDIDATES = 16
+CANDIDATES = 8
 """Rows that are made at random for each that is dealt again: the one with most triples that are left is."""
 
-_OFTEN = 0.4      # of the other features join a triple that is dealt again
+_OFTEN = 0.4      # of the other features join a triple that is dealt again, …
+_SELDOM = 0.1     # … and of those that cost so many
+_COSTLY = frozenset({MANY_QUERIES, MANY_KEYS, LONG_PAST})
 _MOST_HIDING = 4  # keywords that hide keys: with more, rows see one key or none, and show nothing
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     GROUPS_OF_SEVERAL: (GROUPS, SEVERAL_GROUPS), LONG_PAST: (CACHED[0],), EMPTY_ROWS: ("mask",)}
@@ -112,9 +114,9 @@ class _Redealing:
         """The triple, and any of the other features that leave it something to show."""
         row = {factor: factor in aim for factor in self.array.factors}
         row.update(dict.fromkeys((needed for name in aim for needed in _NEEDED.get(name, ())), True))
-        for factor in sorted(shares, key=lambda name: shares[name]):
-            is_one_too_many = factor in HIDING and sum(row.get(name, False) for name in HIDING) >= _MOST_HIDING
-            row[factor] = row[factor] or (shares[factor] < _OFTEN and not is_one_too_many)
+        joining = [name for name, share in shares.items() if share < (_SELDOM if name in _COSTLY else _OFTEN)]
+        for factor in sorted(joining, key=lambda name: shares[name]):
+            row[factor] |= factor not in HIDING or sum(row[name] for name in HIDING if name in row) < _MOST_HIDING
         if not {SINGLE_QUERY, MANY_QUERIES} - {name for name in row if row[name]}:
             row[SINGLE_QUERY if MANY_QUERIES in aim else MANY_QUERIES] = False
         # where queries count from the first key, the flag leaves keys beyond a block to queries beyond one

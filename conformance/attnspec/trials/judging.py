@@ -58,7 +58,8 @@ class Tally:
     they met (`core.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
-    sample: so many cases stand for all; 0 if none do.  triples: the features that acted together in threes.  held: the cases of which something was claimed, and which held.
+    sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
+    held: the cases of which something was claimed, and which held.
     """
 
     tried: int = 0
