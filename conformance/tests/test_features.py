@@ -180,15 +180,14 @@ def test_a_failing_case_of_features_is_made_small(tmp_path: Path) -> None:
     evidence = judged(target, 4, DType.FLOAT32).evidence
     assert evidence
     sizes = Recipe.parse(evidence.recipe).sizes
-    assert (sizes.D, sizes.Dv) == (1, 1)
+    assert sizes.D == sizes.Dv == 1
     assert sizes.S < FEW[1]
 
 
 def test_a_sample_of_the_cases_stands_for_all_at_further_dtypes(tmp_path: Path) -> None:
     target = module_of(KERNEL, tmp_path)
-    engine = Engine(Plan((target,), clauses=(TOGETHER,), effort=Effort.QUICK, in_process=(target,),
-                         dtypes=(DType.FLOAT32, DType.FLOAT16), seed=4))
-    first, further = map(engine.try_item, engine.items())
+    engine = Engine(Plan((target,), clauses=(TOGETHER,), effort=Effort.QUICK, in_process=(target,), seed=4))
+    first, further = (each for each in map(engine.try_item, engine.items()) if each.verdict is Verdict.HELD)
     assert not first.sample
     assert 0 < further.cases <= further.sample < first.cases
 
