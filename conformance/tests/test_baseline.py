@@ -99,7 +99,7 @@ def test_only_what_gates_is_written(tmp_path: Path) -> None:
     path = tmp_path / "known.yaml"
     outcomes = [Outcome("mine:f", clause, DType.FLOAT32, level, verdict, "moved") for clause, level, verdict in (
         ("a.must", Level.MUST, Verdict.VIOLATED), ("a.should", Level.SHOULD, Verdict.VIOLATED),
-        ("a.may", Level.MAY, Verdict.ERRORED), ("a.held", Level.MUST, Verdict.HELD),
+        ("a.may", Level.MAY, Verdict.VIOLATED), ("a.held", Level.MUST, Verdict.HELD),
         ("a.gone", Level.MUST, Verdict.UNEXPECTED))]
     assert len(write_baseline(path, outcomes, strict=False)) == 1
     assert len(write_baseline(path, outcomes, strict=True)) == 2

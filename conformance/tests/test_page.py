@@ -428,8 +428,8 @@ def test_known_and_new_stand_apart_in_every_environment() -> None:
     red = replace(red, subjects=(card("lib/attend", library="Lib", findings=(finding,)),))
     green = run(outcome("lib/attend", "core.a"), environment={"python": "3.12"}, baseline="lists/numpy126.yaml")
     told = words(section(render([red, green]), "known"))
-    assert "ALib 2.4 3.11lists/numpy2.yaml3110" in told
-    assert "Bnumpy 2.4 3.12lists/numpy126.yaml0000" in told
+    assert "ALib 2.4 3.11lists/numpy2.yaml3100010" in told
+    assert "Bnumpy 2.4 3.12lists/numpy126.yaml0000000" in told
     assert "New in run A: 1 item lib/attend core.b f32 · must is violated (agree)" in told
     assert "Mended in run A: 1 item lib/attend core.c f32 · must now" in told
     assert "3 known failures in run A lib/flag_ignored It ignores the flag. lib/attend core.a f32 f16" in told

@@ -61,33 +61,40 @@ def define(problem: Problem) -> Array:
 
 
 def _scale_wrongly(problem: Problem) -> Array:
+    """(B,H,T,Dv): the scale is 2 % too large."""
     return define(problem.but(scale=1.02 / math.sqrt(problem.sizes.D)))
 
 
 def _gain(problem: Problem) -> Array:
+    """(B,H,T,Dv): the output is 1 % too large."""
     return 1.01 * define(problem)
 
 
 def _see_one_ahead(problem: Problem) -> Array:
+    """(B,H,T,Dv): each query sees one later key."""
     T, S = problem.sizes.T, problem.sizes.S
     return define(problem.but(causal=False, mask=np.tri(T, S, 1, dtype=bool)))
 
 
 def _drop_last_key(problem: Problem) -> Array:
+    """(B,H,T,Dv): the last key is not seen."""
     sizes = problem.sizes
     seen = np.arange(sizes.S) < sizes.S - 1
     return define(problem.but(mask=np.broadcast_to(seen, (sizes.T, sizes.S))))
 
 
 def _average(problem: Problem) -> Array:
+    """(B,H,T,Dv): all visible keys weigh the same."""
     return define(problem.but(query=np.zeros_like(problem.query)))
 
 
 def _exchange_halves(problem: Problem) -> Array:
+    """(B,H,T,Dv): the halves of the output are exchanged."""
     return np.roll(define(problem), problem.sizes.Dv // 2, axis=-1)
 
 
 def _take_first_value(problem: Problem) -> Array:
+    """(B,H,T,Dv): every query gets the value of the first key."""
     return np.broadcast_to(problem.value[:, :, :1].astype(np.float64), define(problem).shape)
 
 
@@ -129,7 +136,7 @@ def sliced(dtype: DType, sizes: Sizes) -> Problem:
 
 @functools.cache
 def answered(mistake: Mistake, dtype: DType, sizes: Sizes) -> Array:
-    """What a mistake answers to the head slices."""
+    """(n,1,T,Dv): what a mistake answers to the head slices."""
     return as_dtype(mistake.answer(sliced(dtype, sizes)), dtype)
 
 

@@ -76,7 +76,7 @@ def drift_of_sums(drifts: Drifts, direction: DirectionName, weights: Array, valu
 
 
 def lost_terms(weights: Array, dtype: DType) -> Array:
-    """How much of each weight, at the most, a sum of weights in this format loses on average, in any order.
+    """Any shape: how much of each weight, at the most, a sum of weights in this format loses on average, in any order.
 
     The sum is 1 at the most, and its numbers are h = 2u apart. Of a term x above h, the bits that are cut off have a
     smooth density f, and rounding to nearest is off by h²/24·f'/f on average, which is h²/(24 x) = u²/(6 x) where every

@@ -90,4 +90,5 @@ def _pushes(dtype: DType, sizes: Sizes, stored: float) -> Drifts:
 
 
 def _as_slices(array: Array) -> Array:
+    """Any shape (B,H,·,·) as (n,1,·,·) in float64: batch entries and heads side by side."""
     return array.astype(np.float64).reshape(-1, 1, *array.shape[2:])

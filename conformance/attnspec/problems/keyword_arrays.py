@@ -62,7 +62,7 @@ def sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
 
 
 def _eighths(random: Words) -> Array:
-    """As many slopes between 1/8 and 4, in the shape of the words."""
+    """Any shape, that of the words: as many slopes between 1/8 and 4."""
     return integers(random, 1, 32) / 8
 
 

@@ -46,4 +46,5 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
 
 
 def _laid(problem: Problem, view: Callable[[Array], Array]) -> Problem:
+    """The problem with query, key and value, (B,H,T,D) and their like, as views that lie otherwise."""
     return problem.but(query=view(problem.query), key=view(problem.key), value=view(problem.value))

@@ -173,6 +173,7 @@ class Watched:
         return self._watched(call, rows, self.incidents.calls)
 
     def _watched(self, call: Call, rows: Array | None, number: int) -> Answer:
+        """The answer to the call of this number, whatever goes wrong noted; rows (T,) bool."""
         try:
             answer = self._performed(call, rows, number)
         except SubjectRaised as raised:
@@ -199,6 +200,7 @@ class Watched:
                                 number=number)
 
     def _performed(self, call: Call, rows: Array | None, number: int) -> Answer:
+        """The callee's answer; rows (T,) bool. A death is noted, and raised as it is."""
         try:
             return self.callee.perform(call, rows)
         except SubjectDied as died:
