@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from attnspec.core.cache_keywords import CACHED
@@ -80,10 +81,14 @@ class Menu:
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
             {name: value for name, value in values.items() if name in features})
 
-    def compose(self, sizes: Sizes, used: frozenset[str], mask: str, seed: int, turn: int) -> Recipe:
-        """The recipe of these sizes and keywords, as far as they go together. Values of keywords take turns."""
+    def compose(self, sizes: Sizes, used: frozenset[str], mask: str, seed: int, turn: int, *,
+                chosen: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
+        """The recipe of these sizes and keywords, as far as they go together. Values of keywords take turns, but the
+        chosen ones.
+        """
         features = self.domain.always | self._lawful(used)
         values = {name: (given := self.values(name, sizes.S))[turn % len(given)] for name in self.valued}
+        values.update(chosen)
         sizes = self._stepped(sizes, values, features)
         domain, count = self.domain, min(FAMILIES_A_CALL, sizes.B * sizes.Hkv)
         families = [domain.families[(turn + place) % len(domain.families)] for place in range(count)]

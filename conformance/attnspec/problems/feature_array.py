@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
-from itertools import combinations
-from operator import or_
+from functools import cached_property, lru_cache
+from itertools import combinations, count
 
 import numpy as np
 
@@ -20,21 +19,20 @@ from attnspec.core.declaration import Limits
 from attnspec.core.feature_coverage import (
     EMPTY_ROWS,
     GROUPS,
+    GROUPS_OF_SEVERAL,
     LONG_PAST,
     MANY_KEYS,
     MANY_QUERIES,
     OTHER_LENGTH,
     OTHER_WIDTH,
+    PAST,
     SEVERAL_ENTRIES,
     SEVERAL_GROUPS,
     SINGLE_QUERY,
     features_at,
-    triples_in,
-    triples_of,
     triples_taken,
 )
 from attnspec.core.keywords import BESIDE
-from attnspec.core.nouns import Effort
 from attnspec.problems.caches import past_by
 from attnspec.problems.choices import Menu
 from attnspec.problems.domain import Domain
@@ -42,10 +40,6 @@ from attnspec.problems.entries import words
 from attnspec.problems.fitting import adapted, fitted
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-
-FULL = 3
-STRENGTH: Mapping[Effort, int] = {Effort.GLANCE: 2, Effort.QUICK: FULL, Effort.DEFAULT: FULL, Effort.THOROUGH: FULL}
-"""How many features meet in every combination."""
 
 CANDIDATES = 24
 """Rows that are made at random for each that is kept: the one that meets most combinations that are new. With 60 the
@@ -58,17 +52,18 @@ FEW, MANY = (5, 6), (67, 70)
 WIDTHS = 8, 6
 """D and Dv, where they differ."""
 
-_Row = Mapping[str, bool]
+Row = Mapping[str, bool]
+"""Of each factor, whether it is used."""
 
 
 @lru_cache(maxsize=64)
-def deal_rows(factors: tuple[str, ...], strength: int, seed: int) -> tuple[Mapping[str, bool], ...]:
+def deal_rows(factors: tuple[str, ...], strength: int, seed: int) -> tuple[Row, ...]:
     """Rows of factors, used or left out, so that any `strength` of them meet in every combination in some row."""
     strength = min(strength, len(factors))
     groups = np.array(list(combinations(range(len(factors)), strength)), int)
     weights = 2 ** np.arange(strength)
     is_new = np.ones((len(groups), 2**strength), bool)
-    rows: list[_Row] = []
+    rows: list[Row] = []
     while is_new.any():
         candidates = words(seed, f"feature row {len(rows)}", (CANDIDATES, len(factors))) & 1
         # each candidate meets one combination that is new for certain, so that the search ends
@@ -82,18 +77,13 @@ def deal_rows(factors: tuple[str, ...], strength: int, seed: int) -> tuple[Mappi
     return tuple(rows)
 
 
-def feature_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
-                    offered: frozenset[str]) -> tuple[Recipe, ...]:
-    """The problems in which the features of a subject meet that takes these keywords within these limits."""
-    return FeatureArray(domain, limits, tuple(sorted(domain.sometimes & offered)), seed).recipes(STRENGTH[effort])
-
-
 def traits_within(limits: Limits, keywords: Collection[str]) -> tuple[str, ...]:
     """The traits that problems of a subject may have that takes these keywords within these limits."""
     traits = {
         SEVERAL_ENTRIES: True, SEVERAL_GROUPS: not limits.single_head, GROUPS: limits.grouped is True,
         SINGLE_QUERY: True, OTHER_LENGTH: limits.lengths != "equal", MANY_QUERIES: True, MANY_KEYS: True,
-        OTHER_WIDTH: not limits.ties_value_width, EMPTY_ROWS: "mask" in keywords, LONG_PAST: CACHED[0] in keywords}
+        OTHER_WIDTH: not limits.ties_value_width, EMPTY_ROWS: "mask" in keywords, LONG_PAST: CACHED[0] in keywords,
+        GROUPS_OF_SEVERAL: limits.grouped is True and not limits.single_head}
     return tuple(name for name, is_possible in traits.items() if is_possible)
 
 
@@ -110,25 +100,21 @@ class FeatureArray:
     def factors(self) -> tuple[str, ...]:
         """What a row decides: of keywords that belong together one alone, and the traits that the limits leave."""
         keywords = [name for name in self.optional if not (name in BESIDE and BESIDE[name] < name)]
-        return (*keywords, *traits_within(self.limits, self.optional))
+        traits = (name for name in traits_within(self.limits, self.optional) if name != GROUPS_OF_SEVERAL)
+        return (*keywords, *traits)
+
+    @cached_property
+    def triples(self) -> int:
+        """The set of the triples that the problems may meet."""
+        return triples_taken(frozenset(self.optional), frozenset(traits_within(self.limits, self.optional)))
 
     def recipes(self, strength: int) -> tuple[Recipe, ...]:
-        """The problems, each once, in the order of their rows; behind them, at full strength, one for each triple that
-        these do not meet: features that exclude each other, or that limits have moved, take its place in every row.
-        """
-        rows = deal_rows(self.factors, strength, self.seed % 2**24)
-        made = {recipe.text: recipe for recipe in map(self._recipe, rows, range(len(rows)))}
-        met = reduce(or_, (triples_of(features_of(recipe)) for recipe in made.values()), 0)
-        possible = triples_taken(frozenset(self.optional), frozenset(self.factors))
-        for triple in triples_in(possible & ~met) if strength == FULL else ():
-            if triples_of(triple) & ~met:
-                recipe = self._recipe({factor: factor in triple for factor in self.factors}, len(made))
-                if triples_of(triple) & triples_of(features_of(recipe)):
-                    made[recipe.text] = recipe
-                    met |= triples_of(features_of(recipe))
-        return tuple(made.values())
+        """The problems, each once, in the order of their rows."""
+        rows = map(without_idle_flag, deal_rows(self.factors, strength, self.seed % 2**24))
+        return tuple({recipe.text: recipe for recipe in map(self.recipe, rows, count())}.values())
 
-    def _recipe(self, row: _Row, turn: int) -> Recipe:
+    def recipe(self, row: Row, turn: int) -> Recipe:
+        """The problem of a row. Masks, values and families take turns, but for what the row asks of them."""
         sizes = adapted(fitted(self._sizes(row), self.limits), self.limits)
         menu = Menu(self.domain, self.limits, (sizes,), self.optional)
         masks = [name for name in self.domain.masks if name != "with_empty_rows"]
@@ -136,9 +122,11 @@ class FeatureArray:
         needed = {"mask": row.get(EMPTY_ROWS, False), CACHED[0]: row.get(LONG_PAST, False)}
         given = {name for name in self.optional if row.get(name) or needed.get(name)}
         used = frozenset(name for name in self.optional if name in given or BESIDE.get(name) in given)
-        return menu.compose(sizes, used, mask, (self.seed + turn) % 2**24, turn)
+        long = [name for name in menu.values(CACHED[0]) if past_by(name, sizes) > PAST] if row.get(LONG_PAST) else []
+        chosen = {CACHED[0]: long[turn % len(long)]} if long else {}
+        return menu.compose(sizes, used, mask, (self.seed + turn) % 2**24, turn, chosen=chosen)
 
-    def _sizes(self, row: _Row) -> Sizes:
+    def _sizes(self, row: Row) -> Sizes:
         """The sizes that have the traits of the row. B is never the number of key/value heads, nor H that of a group:
         what is broadcast along the wrong axis then shows as a wrong shape or a wrong number.
         """
@@ -152,6 +140,12 @@ class FeatureArray:
         B = (2 if row[MANY_QUERIES] else 3) if row[SEVERAL_ENTRIES] else 1
         D, narrower = WIDTHS
         return Sizes(B, kv_heads * group, kv_heads, T, S, D, narrower if row.get(OTHER_WIDTH) else D)
+
+
+def without_idle_flag(row: Row) -> Row:
+    """The row without the causal flag where that would leave one key to a single query: nothing else would show."""
+    is_idle = row[SINGLE_QUERY] and not (row.get(CACHED[0]) or row.get(LONG_PAST))
+    return {**row, "causal": False} if is_idle else row
 
 
 def features_of(recipe: Recipe) -> frozenset[str]:

@@ -20,11 +20,11 @@ from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, 
 from attnspec.problems.demand import logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spelled
 from attnspec.problems.entries import words
-from attnspec.problems.feature_array import feature_recipes
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
+from attnspec.trials.feature_cases import feature_recipes
 
 FIXED_KINDS = frozenset(
     {"gaussian", "worked_example", "acceptance", "score", "dropout", "features"}) | GENERIC_KINDS

@@ -16,11 +16,12 @@ from attnspec.core.feature_coverage import triples_of
 from attnspec.core.nouns import Effort
 from attnspec.problems.axes import lengths_of
 from attnspec.problems.domain import Domain
-from attnspec.problems.feature_array import features_of
+from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.trials.acting_features import acting_features
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
 from attnspec.trials.evaluator import LONGEST, Evaluator
@@ -57,7 +58,8 @@ class Tally:
     they met (`core.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
-    sample: so many cases stand for all; 0 if none do.  held: the cases of which something was claimed, and which held.
+    sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
+    held: the cases of which something was claimed, and which held.
     """
 
     tried: int = 0
@@ -168,7 +170,7 @@ class Judging:
         claimed = any(measured.claimed for measured in found)
         if claimed:
             tally.meet(recipe)
-            tally.triples |= triples_of(features_of(recipe)) if self.check.domain.kind == "features" else 0
+            tally.triples |= self._acting_triples(recipe)
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:
@@ -180,6 +182,13 @@ class Judging:
         if claimed:
             tally.held.append(recipe)
         return worst.margin if claimed else None
+
+    def _acting_triples(self, recipe: Recipe) -> int:
+        """The triples of features that act in a case; of a clause that is about these alone."""
+        problem = self._problem(recipe) if self.check.domain.kind == "features" else None
+        if not isinstance(problem, Problem):
+            return 0
+        return triples_of(acting_features(recipe, problem, self.evaluator.conventions))
 
     def _measure(self, scene: Scene) -> Iterator[Measured]:
         drawn = scene.drawn

@@ -30,6 +30,7 @@ DEAREST = 0.1
 SURE = 0.01
 """The share of cases that may be missed so."""
 
+_OF_FIXED_SIZES = FIXED_KINDS - {"features"}
 _HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
 _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
 
@@ -58,7 +59,7 @@ def resized(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Rec
     A problem of a kind whose sizes are part of what it is has no other sizes.
     """
     is_one = recipe.inputs == "one" and sizes.T != sizes.S
-    if domain.kind in FIXED_KINDS or is_one or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
+    if domain.kind in _OF_FIXED_SIZES or is_one or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
         return None
     share = sizes.S / recipe.sizes.S
     return replace(recipe, sizes=sizes, families=recipe.families[: sizes.B * sizes.Hkv],

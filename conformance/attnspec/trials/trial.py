@@ -86,6 +86,8 @@ class Trial(Judging):
 
     def _hold(self, tally: Tally) -> None:
         fixed = self._fixed
+        if self.sample and self.check.domain.kind == "features":
+            fixed, tally.sample = fixed[: self.sample], self.sample
         if fixed:
             for recipe in fixed:
                 self._try(recipe, tally)
