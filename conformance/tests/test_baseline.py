@@ -489,7 +489,7 @@ def test_a_list_keeps_what_it_was_made_under(tmp_path: Path) -> None:
     assert read_tried(path) == {("mine:f", "a.held", "float32"): later, ("mine:f", "a.lacks", "float32"): now}
 
 
-def test_what_the_list_could_not_know_is_in_the_first_line_and_stops_nobody() -> None:
+def test_what_the_list_could_not_know_is_told_and_stops_nobody() -> None:
     outcomes = [
         Outcome("mine:f", "a.known", DType.FLOAT32, Level.MUST, Verdict.EXPECTED),
         Outcome("mine:f", "a.newer", DType.FLOAT32, Level.MUST, Verdict.VIOLATED,

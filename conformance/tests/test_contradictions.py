@@ -79,7 +79,7 @@ def test_a_case_of_another_group_that_is_given_no_more_contradicts_too() -> None
     assert all(group.cause is None for group in explanations([first, plain]))  # type: ignore[list-item]  # as above
 
 
-def test_a_boundary_that_a_case_of_its_clause_contradicts_is_told_as_far_as_it_stands() -> None:
+def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
     found = Place("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
     failing = "B1,H1,Hkv1,T9,S65,D4,Dv4;mask=none;families=normal;with=causal;seed=1"
     within = Recipe.parse(failing.replace("S65", "S90"))

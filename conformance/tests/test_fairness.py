@@ -99,7 +99,7 @@ def test_what_is_documented_and_no_choice_stays_a_failure(mine: Path) -> None:
     assert (code, outcome.verdict) == (1, Verdict.VIOLATED)
 
 
-def test_a_variant_that_leaves_its_path_is_put_a_case_of_each_keyword_on_it(mine: Path) -> None:
+def test_a_variant_that_leaves_its_path_is_put_each_keyword_on_it(mine: Path) -> None:
     change(mine / "manifest.yaml", "    limits:", "    variants: {fast: {function: 'adapter:fast'}}\n    limits:")
     code, (outcome,) = checked("--clause", "layers.switches", "--effort", "quick")
     assert code == 1

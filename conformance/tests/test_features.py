@@ -112,7 +112,7 @@ def test_nothing_is_dealt_again_at_a_glance() -> None:
             ] == [each.text for each in array.recipes(2)]
 
 
-def test_a_single_query_has_the_causal_flag_only_where_a_triple_asks_for_it_or_behind_a_past() -> None:
+def test_a_single_query_has_the_causal_flag_only_where_it_acts() -> None:
     domain = checks()[TOGETHER].domain
     for recipe in FeatureArray(domain, Limits(), tuple(sorted(domain.sometimes)), 0).recipes(3):
         assert not (recipe.sizes.T == 1 and "causal" in recipe.features and "past_key" not in recipe.features)

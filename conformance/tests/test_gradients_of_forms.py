@@ -102,8 +102,8 @@ def test_a_packed_backward_pass_that_reads_a_neighbours_key_is_told(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("variants", "claims", "are_asked"), [
-    ((AS_DECLARED,), ("gradients",), True), ((AS_DECLARED,), (), False), ((), ("gradients",), False)])
-def test_an_audit_asks_for_gradients_where_they_are_claimed(
+    ((AS_DECLARED,), ("gradients",), True), ((AS_DECLARED,), (), False), ((), ("gradients",), True)])
+def test_an_audit_asks_for_claimed_gradients_and_any_run_for_all(
     variants: tuple[str, ...], claims: tuple[str, ...], *, are_asked: bool,
 ) -> None:
     subject = load("numpy/attention")
@@ -112,14 +112,13 @@ def test_an_audit_asks_for_gradients_where_they_are_claimed(
     assert ("grad_output" in asked.declaration.keywords) is are_asked
 
 
-def test_claimed_gradients_that_a_run_does_not_ask_for_are_no_broken_claim(tmp_path: Path) -> None:
+def test_claimed_gradients_are_judged_in_any_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     target = packed(tmp_path, "attend")
     with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
         file.write("attend.claims = ('gradients',)\n")
     outcome = Engine(Plan((target,), effort=Effort.GLANCE)).try_item(Item(target, "gradients.of_value", "float32"))
-    assert outcome.verdict is Verdict.INAPPLICABLE
-    assert outcome.reason == f"gradients of {target} are judged with --profile gradients"
+    assert outcome.verdict is Verdict.HELD
 
 
 def test_a_packed_function_is_not_asked_how_its_outputs_gradient_lies(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ attend.conventions = {{"causal_alignment": "top_left", "lse_base": "natural"}}
 
 @pytest.mark.parametrize(("check", "verdict"), [
     ("top = np.maximum(top, sink)", Verdict.HELD), ("pass", Verdict.VIOLATED)])
-def test_a_large_sink_that_is_left_out_of_the_maximum_shows_in_the_log_sum_exp(
+def test_a_large_sink_out_of_the_maximum_shows_in_the_log_sum_exp(
         check: str, verdict: Verdict, tmp_path: Path) -> None:
     target = module_of(SUNK, tmp_path, check)
     engine = Engine(Plan((target,), clauses=("lse.large_sinks",), effort=Effort.GLANCE, dtypes=(DType.FLOAT32,)))

@@ -120,14 +120,14 @@ def test_grouped_heads_that_are_taken_count_as_if_they_were_declared(
     assert summon(written(tmp_path, check), Plan(())).declaration.limits.grouped is takes
 
 
-def test_a_keyword_that_is_refused_with_grouped_heads_is_a_limit_though_they_are_taken(tmp_path: Path) -> None:
+def test_a_keyword_refused_with_groups_is_a_limit(tmp_path: Path) -> None:
     check = 'if mask is not None and Hkv < H: raise NotImplementedError("mask with grouped heads (Hkv < H)")'
     outcome = judged(written(tmp_path, check), "masking.definition")["masking.definition"]
     assert outcome.verdict is Verdict.HELD
     assert list(outcome.refused) == ["mask with G > 1"]
 
 
-def test_what_goes_wrong_only_where_a_keyword_meets_grouped_heads_fails_undeclared(tmp_path: Path) -> None:
+def test_a_keyword_that_goes_wrong_with_groups_fails_undeclared(tmp_path: Path) -> None:
     found = judged(written(tmp_path, "causal = causal and Hkv == H"), "attention.definition")
     assert found["attention.definition"].verdict is Verdict.VIOLATED
 

@@ -149,7 +149,7 @@ def test_a_clause_about_what_no_size_brings_out_is_put_no_large_problem() -> Non
     assert largest["segments"] > MOST[Effort.QUICK] / 2
 
 
-def test_a_glance_has_several_groups_of_heads_under_clauses_about_them_and_many_others() -> None:
+def test_a_glance_has_several_groups_of_heads() -> None:
     first = {demand: rows[0] for demand, rows in dealt(plan(Effort.GLANCE)).items() if rows}
     several = {demand for demand, sizes in first.items() if sizes.H > sizes.Hkv > 1}
     assert {demand for demand in first if demand.domain.grouped == "always"} <= several

@@ -47,7 +47,7 @@ def test_a_function_s_class_is_looked_at_like_a_manifest_s() -> None:
         check_width(declaration, None)
 
 
-def test_where_single_entries_cannot_tell_a_scale_or_a_gain_the_mean_of_all_does() -> None:
+def test_where_entries_cannot_tell_a_gain_the_mean_of_all_does() -> None:
     """In bfloat16 throughout, sums too: a unit is 0.4 %, and many of them add up."""
     coarse = precision(DType.BFLOAT16, grade="G4", accumulate="bfloat16", row_sum="bfloat16")
     for mistake in MISTAKES:

@@ -48,7 +48,9 @@ class Matrix:
         if name not in self._needs:
             own = {fault.stage.value} & KEYWORDS.keys()
             checks = self.checks()
-            convicting = [checks[clause] for clause in self.refutations().of_fault(name) if clause in checks]
+            # a clause that puts every keyword beside every other says of none that it is needed
+            convicting = [checks[clause] for clause in self.refutations().of_fault(name)
+                          if clause in checks and checks[clause].domain.kind != "features"]
             of_clauses = [check.needs - _GIVEN_ANYHOW | own & (check.needs | check.domain.sometimes)
                           for check in convicting]
             self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()

@@ -35,11 +35,15 @@ _UNREAL = ("Tracer", "Concretization")  # in the names of JAX's classes: a numbe
 
 def _steps(raised: BaseException) -> List[TracebackType]:
     """The steps of the traceback that lie in the subject's code, the innermost last."""
-    steps, step = [], raised.__traceback__
-    while step is not None:
-        if _is_subjects(step.tb_frame.f_code.co_filename):
-            steps.append(step)
-        step = step.tb_next
+    steps: List[TracebackType] = []
+    try:
+        step = raised.__traceback__
+        while step is not None:
+            if _is_subjects(step.tb_frame.f_code.co_filename):
+                steps.append(step)
+            step = step.tb_next
+    except BaseException:  # an exception whose attributes raise
+        return steps
     return steps
 
 

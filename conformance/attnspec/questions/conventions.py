@@ -111,6 +111,6 @@ def _grouped(asker: Asker) -> Mapping[str, str]:
     reply = None if limits.grouped is False else reply_to(partial(heads_read, asker))
     if reply is None:
         return {} if limits.single_head else {"grouped": NO}
-    if reply.answer in {RAISES, UNUSABLE} and not reply.is_failure:
-        return {"grouped": NO}
+    if reply.answer in {RAISES, UNUSABLE}:
+        return {"grouped": NO, **({"grouped_heads": _answer("grouped_heads", reply)} if reply.is_failure else {})}
     return {"grouped": YES, "grouped_heads": _answer("grouped_heads", reply)}

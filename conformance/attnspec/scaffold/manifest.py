@@ -16,7 +16,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
-from attnspec.questions.shapes import YES
+from attnspec.questions.shapes import NO, YES
 from attnspec.scaffold.form import CallableKind, Form
 from attnspec.scaffold.probe_problems import mask_of, plain, square
 from attnspec.scaffold.trial_adapter import Limited, Trier
@@ -83,8 +83,10 @@ def learned_of(form: Form, trier: Trier) -> Learned:
     subject = trier.subject(limited)
     narrowed = _narrowed(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
     probed = probe_conventions(narrowed, form.dtype)
+    if probed.get("grouped") == NO:  # then it does not matter which head would use which
+        probed = {name: answer for name, answer in probed.items() if name != "grouped_heads"}
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
-    limits = {**limited.limits, **_refused(subject, narrowed), **grouped}
+    limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
                    tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)))
 
