@@ -152,6 +152,16 @@ def test_a_dtype_without_code_is_a_limit_and_two_that_differ_are_a_failure(
     assert bool(refusal_words(raised, problem, home="mine", topic=Topic.DTYPE)) is is_limit
 
 
+@pytest.mark.parametrize(("summary", "is_stated", "is_refusal"), [
+    ("ValueError: value shape should be [3, 1, 1, 7]: but got (3, 1, 1, 160)", True, True),
+    ("ValueError: Incompatible shapes for broadcasting: (3, 1), (2, 2)", True, False),
+    ("ValueError: value shape should be [3, 1, 1, 7]: but got (3, 1, 1, 160)", False, False)])
+def test_a_frameworks_attention_function_refuses_for_who_wraps_it(
+        summary: str, is_stated: bool, is_refusal: bool) -> None:
+    raised = SubjectRaised(summary, "", classes=frozenset({"ValueError"}), is_stated=is_stated, module="jax._src.nn")
+    assert bool(refusal_words(raised, Case(PLAIN).problem(DType.FLOAT32), home="mine")) is is_refusal
+
+
 @pytest.mark.parametrize("verdict", [Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT])
 def test_no_answer_gates_under_a_recommendation_too(verdict: Verdict) -> None:
     assert gates(verdict, Level.SHOULD, strict=False)

@@ -53,6 +53,12 @@ _OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support",
 _OF_LAYOUTS = re.compile(r"contiguous|strid", re.IGNORECASE)
 _OF_CAUSAL = re.compile("causal", re.IGNORECASE)
 
+_OF_ATTENTION = re.compile(
+    r"\b(query|queries|key|keys|value|values|attn_mask|mask|bias|num_heads|head_dim|embed_dim)\b")
+"""What the attention function of a framework names when it refuses: whoever wraps that says the same by it. What a
+framework raises of arrays in general names none of these.
+"""
+
 _HAS_NO_CODE = re.compile(
     r"not implemented for|not supported|unsupported|no loop|not contain a loop|invalid data type|not understood|"
     r"not inexact|no kernel|not a valid (jax )?(array )?(d?type|type)", re.IGNORECASE)
@@ -84,10 +90,15 @@ def says_always_causal(words: str) -> bool:
 
 
 def _is_own_statement(raised: SubjectRaised, home: str) -> bool:
-    """Whether a statement of the function's own code, or of a library that checks what it is given, raised it."""
+    """Whether a statement of the function's own code raised it, or of a library that checks what it is given; of a
+    framework only where its attention function speaks.
+    """
     package = raised.module.partition(".")[0]
-    is_foreign = package in FRAMEWORKS or package in sys.stdlib_module_names
-    return raised.is_stated and bool(package) and (not is_foreign or package == home)
+    if not raised.is_stated or not package:
+        return False
+    if package in FRAMEWORKS and package != home:
+        return bool(_OF_ATTENTION.search(raised.summary.partition(": ")[2]))
+    return package not in sys.stdlib_module_names
 
 
 def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
