@@ -97,6 +97,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/called.py": "the arrays of a benchmark that it becomes",
     },
     "query_lengths": {
+        "core/feature_coverage.py": "a single query has no shorter length",
+        "trials/acting_features.py": "whether a length hides a query",
         "core/keywords.py": "its field",
         "core/serving_keywords.py": "its definition",
         "core/conventions.py": "the question of what lies beyond",
@@ -115,6 +117,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/backward.py": "the same, in the backward pass",
     },
     "sinks": {
+        "trials/acting_features.py": "a sink acts beside a single key, too",
         "core/keywords.py": "its field",
         "core/serving_keywords.py": "its definition",
         "problems/keyword_arrays.py": "how it is made",
@@ -138,6 +141,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/decoding_mistakes.py": "slots that no key was written to, as one more logit",
     },
     "return_lse": {
+        "engine/explainer.py": "what is right beside it is told",
         "scaffold/beside.py": "what comes back beside the output, told from weights",
         "core/keywords.py": "its field",
         "core/serving_keywords.py": "its definition",
@@ -157,6 +161,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/called.py": "an output of a benchmark's kernels",
     },
     "past_key": {
+        "core/feature_coverage.py": "a long past is a feature",
         "core/keywords.py": "its field",
         "core/cache_keywords.py": "its definition",
         "vocabulary/transforms/keywords.py": "a call without it",
@@ -231,6 +236,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/called.py": "the arrays of a benchmark that it becomes",
     },
     "grad_output": {
+        "engine/asked.py": "a function is asked whether its framework differentiates it",
         "core/keywords.py": "its field",
         "core/gradient_keywords.py": "its definition",
         "host/lifts/plain.py": "how a framework is handed it",
