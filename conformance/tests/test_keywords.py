@@ -17,7 +17,7 @@ from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
-MOST = 21
+MOST = 22
 """How many files, or folders of one kind of data, may name a keyword."""
 
 CALLS = "diagnosis/calls.py"
