@@ -16,15 +16,11 @@ from attnspec.problems.keyword_arrays import grads
 from attnspec.problems.problem import Problem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import NotDifferentiated, SubjectRaised, UnusableAnswer
+from attnspec.subjects.exceptions import says_no_derivative
 from attnspec.subjects.made import with_made
 from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
-
-NO_GRADIENTS = ("modified by an inplace operation", "must implement either the backward", "is not implemented",
-                "not implemented for", "Reverse-mode differentiation does not work", "Differentiation rule for",
-                "not differentiable", "cannot be differentiated")
-"""How PyTorch and JAX say that what they are to differentiate has no derivative. What else is raised is a failure."""
 
 
 def as_asked(subject: Subject, plan: Plan) -> Subject:
@@ -71,7 +67,7 @@ def _without_derivative(subject: Subject) -> str:
     try:
         subject.answer(problem)
     except SubjectRaised as raised:
-        return raised.summary if any(words in raised.summary for words in NO_GRADIENTS) else ""
+        return raised.summary if says_no_derivative(raised) else ""
     except (NotDifferentiated, UnusableAnswer):
         return ""
     return ""

@@ -30,7 +30,7 @@ _LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX 
 _CONVERTING = ("__bool__", "__int__", "__index__", "__float__", "__complex__", "__array__", "__len__", "__iter__")
 """What Python calls where a value is asked for as a number, a truth or an array."""
 
-_UNREAL = ("Tracer", "Concretization")  # in the names of JAX's classes: a number is asked for before there is one
+UNREAL = ("Tracer", "Concretization")  # in the names of JAX's classes: a number is asked for before there is one
 
 
 def _steps(raised: BaseException) -> List[TracebackType]:
@@ -71,16 +71,13 @@ def _own_place(steps: List[TracebackType]) -> List[Any]:
     return ["", 0]
 
 
-RAISE = dis.opmap["RAISE_VARARGS"]  # what `raise` and `assert` compile to, in every Python since 3.8
-
-
 def _is_stated(steps: List[TracebackType]) -> bool:
     """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as NumPy's or an index, is
     raised by the line that calls it. The frame's own code tells, so a statement of several lines is known, too.
     """
     try:
         innermost = steps[-1]
-        return innermost.tb_next is None and innermost.tb_frame.f_code.co_code[innermost.tb_lasti] == RAISE
+        return innermost.tb_next is None and _act(innermost) == SPOKE
     except BaseException:
         return False
 
@@ -102,7 +99,7 @@ def _package(step: TracebackType) -> str:
 
 def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> List[TracebackType]:
     """Without the framework's own frames from where it was asked to convert what it traces."""
-    if not any(word in each.__name__ for word in _UNREAL for each in type(raised).__mro__):
+    if not any(word in each.__name__ for word in UNREAL for each in type(raised).__mro__):
         return steps
     names = [step.tb_frame.f_code.co_name for step in steps]
     at = next((at for at, name in enumerate(names) if at and name in _CONVERTING), len(steps))
@@ -128,9 +125,13 @@ def _others(frame: Any) -> List[str]:
     return list(frame.f_locals[code.co_varnames[at]])
 
 
+SPOKE, CALLED, COMPUTED = "raise", "call", "compute"  # `raise` and `assert` compile to the same, RAISE_VARARGS
+
+
 def _act(step: TracebackType) -> str:
+    """What the line of a step did when it raised."""
     name = dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]]
-    return "raise" if name.startswith("RAISE") else "call" if "CALL" in name else "compute"
+    return SPOKE if name.startswith("RAISE") else CALLED if "CALL" in name else COMPUTED
 
 
 def _is_subjects(file: str) -> bool:

@@ -64,6 +64,11 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         return f"{name} in {self.own_place}" if self.own_place else name
 
     @property
+    def is_mute(self) -> bool:
+        """Whether it has no message, the exception's type alone."""
+        return ": " not in self.summary
+
+    @property
     def gist(self) -> str:
         """What the summary has in common with the same refusal of other shapes."""
         return gist_of(self.summary)

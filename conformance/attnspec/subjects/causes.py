@@ -43,14 +43,13 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case, found: Found) 
     further than what was refused, so the axis on which it depends is looked for.
     """
     keywords = found.refusal.keywords
-    if found.refusal.conditions or not keywords:
-        return (found,)
     refused = between(start, end, keywords)
+    if found.refusal.conditions or not keywords or refused is None:
+        return (found,)
     plain = start.sizes
-    moves = ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2})
-    for move in moves if refused else ():
-        moved = refused.moved(**move) if refused else None
-        if refused is None or moved is None or moved.sizes == plain or not interview.takes(moved):
+    for move in ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2}):
+        moved = refused.moved(**move)
+        if moved is None or moved.sizes == plain or not interview.takes(moved):
             continue
         axes = frozenset(differing(moved, refused))
         narrower = tuple(_Search(interview, moved, refused, axes).found())

@@ -12,6 +12,7 @@ from attnspec.core import paths
 from attnspec.core.errors import Place
 from attnspec.core.github_actions import in_repository
 from attnspec.core.plan import HANDED
+from attnspec.core.targets import is_bare
 from attnspec.subjects.outline import file_of_module
 from attnspec.subjects.registry import registered
 
@@ -39,13 +40,8 @@ def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> Place | Non
     place = defined_at(target, folders)
     if place is None:
         return None
-    wraps = is_registered_id(target)
+    wraps = not is_bare(target)  # an id, behind which an adapter stands
     return next(filter(None, map(in_repository, (*(_wrapped(place) if wraps else ()), place))), None)
-
-
-def is_registered_id(target: str) -> bool:
-    """Whether a target is an id, behind which an adapter stands, and no function by its module or file."""
-    return ":" not in target
 
 
 def _wrapped(place: Place) -> Iterator[Place]:

@@ -66,6 +66,12 @@ _HAS_NO_CODE = re.compile(
 float32 weights and float16 values is a cast that was forgotten.
 """
 
+_HAS_NO_DERIVATIVE = (
+    "modified by an inplace operation", "must implement either the backward", "is not implemented",
+    "not implemented for", "Reverse-mode differentiation does not work", "Differentiation rule for",
+    "not differentiable", "cannot be differentiated")
+"""How PyTorch and JAX say that. What else is raised in a backward pass is a failure."""
+
 _OF_BFLOAT16 = re.compile(r"bfloat16|data type|dtype|ufunc|cast", re.IGNORECASE)
 """What NumPy says of a dtype that it knows from `ml_dtypes` alone, with no rules for casts between it and others."""
 
@@ -81,7 +87,12 @@ def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str, topi
         return ""
     words = _words(raised)
     is_clear = "NotImplementedError" in raised.classes if topic is Topic.CALL else False
-    return words if is_clear or _is_about(words, topic, problem, is_code=_is_mute(raised)) else ""
+    return words if is_clear or _is_about(words, topic, problem, is_code=raised.is_mute) else ""
+
+
+def says_no_derivative(raised: SubjectRaised) -> bool:
+    """Whether a framework says that what it is to differentiate has no derivative: a limit, as a dtype without code."""
+    return any(words in raised.summary for words in _HAS_NO_DERIVATIVE)
 
 
 def says_always_causal(words: str) -> bool:
@@ -110,13 +121,9 @@ def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
     return bool(_HAS_NO_CODE.search(message) and _OF_DTYPES.search(message))
 
 
-def _is_mute(raised: SubjectRaised) -> bool:
-    """Whether it has no message: a bare `assert` says what its code says."""
-    return ": " not in raised.summary
-
-
 def _words(raised: SubjectRaised) -> str:
-    return f"{raised.summary}: {raised.statement}" if _is_mute(raised) and raised.statement else raised.summary
+    """What it says: a bare `assert` says what its code says."""
+    return f"{raised.summary}: {raised.statement}" if raised.is_mute and raised.statement else raised.summary
 
 
 def _is_about(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) -> bool:

@@ -73,7 +73,7 @@ class Incidents:
     _met: dict[Verdict, Incident] = field(default_factory=dict)
     _told: set[Verdict] = field(default_factory=set)
     _lasting: set[str] = field(default_factory=set)
-    _defects: list[Exception] = field(default_factory=list)
+    _defect: Exception | None = None
     _is_owned_up: bool = False
 
     @contextlib.contextmanager
@@ -124,15 +124,15 @@ class Incidents:
             raise SubjectDied(Death(Verdict.TIMED_OUT, GIVEN_UP))
 
     def note_defect(self, defect: Exception) -> None:
-        """Remember an error of attnspec's own, unless it is the same again."""
-        if repr(defect) not in map(repr, self._defects):
-            self._defects.append(defect)
+        """Remember the first error of attnspec's own."""
+        if self._defect is None:
+            self._defect = defect
 
     def raise_defect(self) -> None:
-        """Raise the first error of attnspec's own that was not raised yet: it costs one item, and not all."""
-        if self._defects and not self._is_owned_up:
+        """Raise the error of attnspec's own that was met, once: it costs one item, and not all."""
+        if self._defect is not None and not self._is_owned_up:
             self._is_owned_up = True
-            raise self._defects[0]
+            raise self._defect
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ def overfull_cache_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) 
     try:
         answer = _answer(scene, problem)
     except SubjectRaised as raised:
-        is_mute = ": " not in str(raised)  # the exception's type alone
-        return verdict(name, f"the call was refused with {raised}", broken=is_mute or convention != "refuses")
+        return verdict(name, f"the call was refused with {raised}", broken=raised.is_mute or convention != "refuses")
     except UnusableAnswer as unusable:
         return verdict(name, f"the call was answered, although there is no room: {unusable}", broken=True)
     if convention == "refuses":

@@ -126,8 +126,7 @@ def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     try:
         scene.answers(scene.runs[run])
     except SubjectRaised as raised:
-        is_mute = ": " not in str(raised)  # the exception's type alone
-        return verdict("is_refused", f"the call was refused with {raised}", broken=is_mute)
+        return verdict("is_refused", f"the call was refused with {raised}", broken=raised.is_mute)
     except UnusableAnswer as unusable:
         return verdict("is_refused", f"the call was answered, although it makes no sense: {unusable}", broken=True)
     return verdict("is_refused", "the call was answered, although it makes no sense", broken=True)
