@@ -52,7 +52,7 @@ class Told:
         return self.first.partition("@")[0] == self.fault
 
 
-def told(fault: str, effort: Effort, clauses: Sequence[str]) -> Told:
+def describe_fault(fault: str, effort: Effort, clauses: Sequence[str]) -> Told:
     """Judge one fault."""
     started = time.process_time()
     run = SubjectRun(fault_subject(f"fault/{fault}"), Plan((f"fault/{fault}",), effort=effort), lambda _: None,
@@ -90,7 +90,7 @@ def main(count: int, seed: int, effort: str, clauses: Sequence[str], seconds: fl
     for name in random.Random(seed).sample(names, min(count, len(names))):
         if seconds and time.monotonic() - started > seconds:
             break
-        every.append(each := told(name, Effort(effort), clauses))
+        every.append(each := describe_fault(name, Effort(effort), clauses))
         click.echo(f"{each.fault}: {each.failures} failures, {each.bugs} bugs, {each.unexplained} unexplained, "
                    f"{each.contradictions} contradicted, {each.seconds:.0f} s. {each.words}")
     failing = [each for each in every if each.failures]

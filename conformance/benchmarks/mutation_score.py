@@ -103,7 +103,7 @@ def _worker() -> KernelWorker:
                         lambda _: None)
 
 
-def judged(mutant: KernelMutant) -> MutantJudged:
+def judge_mutant(mutant: KernelMutant) -> MutantJudged:
     """A mutant compared with its kernel, and ranked if its answers differ."""
     with tempfile.TemporaryDirectory() as folder, prepared():
         file = Path(folder) / f"{mutant.kernel}.py"
@@ -168,7 +168,7 @@ def carry_out(todo: Sequence[KernelMutant], record: Path | None, workers: int) -
     """The mutants as they are judged; each is written at once."""
     spawn = multiprocessing.get_context("spawn")
     with prepared(), ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        for ended in as_completed([pool.submit(judged, mutant) for mutant in todo]):
+        for ended in as_completed([pool.submit(judge_mutant, mutant) for mutant in todo]):
             mutant = ended.result()
             if record:
                 with record.open("a", encoding="utf-8") as file:

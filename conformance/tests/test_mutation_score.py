@@ -10,7 +10,7 @@ import pytest
 import yaml
 from mutation.battery import Answers, compare
 from mutation.kernel_mutants import KernelMutant, chosen_mutants, kernel_files, mutants_of
-from mutation_score import MutantJudged, judged, read, survivors, table
+from mutation_score import MutantJudged, judge_mutant, read, survivors, table
 
 
 def mutant(change: str) -> KernelMutant:
@@ -68,9 +68,9 @@ def test_a_battery_tells_wrong_values_from_exceptions(tmp_path: Path, change: st
 
 
 def test_a_wrong_mutant_is_convicted_and_an_equivalent_one_is_not_ranked() -> None:
-    assert judged(mutant("column < row")).is_convicted
+    assert judge_mutant(mutant("column < row")).is_convicted
     text = kernel_files()["dense"].read_text(encoding="utf-8")
-    same = judged(KernelMutant("dense", "dense/same", text, "", ""))
+    same = judge_mutant(KernelMutant("dense", "dense/same", text, "", ""))
     assert (same.answers, same.standing) == (Answers.EQUAL, "")
 
 

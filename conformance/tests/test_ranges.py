@@ -20,7 +20,7 @@ from attnspec.record.tried import Fate, Tried, read_tried
 from attnspec.report.ranges import ranges_page
 from attnspec.runner import ranges
 from attnspec.runner.judge import summon
-from attnspec.runner.ranges import judged
+from attnspec.runner.ranges import judge_at
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
@@ -329,7 +329,7 @@ def test_a_rotary_embedding_is_judged_by_its_own_clauses(tmp_path: Path, monkeyp
     about = MANIFEST.format(least="1").replace("dtypes:", "kind: rotary\n    claims: [rotary]\n    dtypes:")
     (folder / "mine" / "manifest.yaml").write_text(about)
     (folder / "mine" / "adapter.py").write_text("def attend(x, positions):\n    return x\n")
-    tried = judged("mine/attention", End(Which.OLDEST), Plan(("mine/attention",), implementations=(str(folder),)))
+    tried = judge_at("mine/attention", End(Which.OLDEST), Plan(("mine/attention",), implementations=(str(folder),)))
     assert tried.fate is Fate.FAILS  # it turns nothing, and `smoke` asks only for finite numbers
     assert "rotary.definition is violated" in tried.words
 

@@ -131,7 +131,7 @@ class SubjectRun:
         incidents.tell(outcome.verdict)
         if outcome.verdict not in (Verdict.HELD, Verdict.NO_CLAIM):
             return outcome
-        met = incidents.taken()
+        met = incidents.pop_met()
         return replace(outcome, verdict=met[0].verdict, reason="; ".join(each.sentence for each in met)) if met else (
             outcome)
 

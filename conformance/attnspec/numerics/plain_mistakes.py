@@ -120,7 +120,7 @@ class Shown:
 @functools.cache
 def shown_by(mistake: Mistake, dtype: DType) -> Shown:
     """The problem whose single entries show a mistake."""
-    problem = _made(mistake.sizes, dtype)
+    problem = _make_shown(mistake.sizes, dtype)
     if mistake.causal:
         problem = problem.but(causal=True)
     if mistake.of_empty_row:  # its mean is held like that of a query of zeros
@@ -141,7 +141,7 @@ def answered(mistake: Mistake, dtype: DType, sizes: Sizes) -> Array:
 
 
 @functools.cache
-def _made(sizes: Sizes, dtype: DType) -> Problem:
+def _make_shown(sizes: Sizes, dtype: DType) -> Problem:
     return make_problem(_recipe(sizes, _FAMILIES), dtype)
 
 

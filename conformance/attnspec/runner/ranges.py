@@ -54,7 +54,7 @@ class Bench:
         look_in(plan.surroundings({}))
         version = _python_of(python)
         for subject in subjects:
-            tried = told(subject.id, end, Fate.NOT_TESTED, subject.not_here) if subject.not_here else judged(
+            tried = told(subject.id, end, Fate.NOT_TESTED, subject.not_here) if subject.not_here else judge_at(
                 subject.id, end, replace(plan, targets=(subject.id,)))
             yield replace(tried, release=installed_version(subject.library.distribution), python=version)
 
@@ -98,7 +98,7 @@ def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
     return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable(words))
 
 
-def judged(target: str, end: End, plan: Plan) -> Tried:
+def judge_at(target: str, end: End, plan: Plan) -> Tried:
     """What comes of an adapter: the five fixed inputs of `smoke` first, which cost nothing, then all clauses."""
     from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)

@@ -1,7 +1,8 @@
 """Watches the calls by which a subject is asked something, so that what goes wrong in them by chance is not lost.
 
 A trial tells what goes wrong in its own calls. Others ask what a function takes, what it does where practice is
-divided, and why it failed. Whatever it does in those counts, too: the engine makes a failure of it (`Incidents.taken`).
+divided, and why it failed. Whatever it does in those counts, too: the engine makes a failure of it
+(`Incidents.pop_met`).
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class Incidents:
             self._told.add(verdict)
             self._met.pop(verdict, None)
 
-    def taken(self) -> Sequence[Incident]:
+    def pop_met(self) -> Sequence[Incident]:
         """What was met so far; it is told once."""
         met, self._met = tuple(self._met.values()), {}
         self._told |= {each.verdict for each in met}
@@ -154,7 +155,7 @@ class Watched:
         self.incidents.check_hangs()
         self.incidents.calls += 1
         try:
-            answer = self._put(call, rows)
+            answer = self._perform(call, rows)
         except SubjectDied as died:
             self.incidents.hangs = self.incidents.hangs + 1 if died.verdict is Verdict.TIMED_OUT else 0
             raise
@@ -164,7 +165,7 @@ class Watched:
         self.incidents.hangs = 0
         return answer
 
-    def _put(self, call: Call, rows: Array | None) -> Answer:
+    def _perform(self, call: Call, rows: Array | None) -> Answer:
         """The answer, watched outside of trials; rows (T,) bool."""
         if self.incidents.asking is None:
             return self.callee.perform(call, rows)

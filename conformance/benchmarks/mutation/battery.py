@@ -72,7 +72,7 @@ class Call:
     keywords: Mapping[str, Any]
     slack: float
 
-    def put(self, function: Function) -> Mapping[str, Array]:
+    def answer(self, function: Function) -> Mapping[str, Array]:
         """The answer to fresh copies, as arrays by name or number."""
         with np.errstate(all="ignore"):
             keywords = {name: _copied(each) for name, each in self.keywords.items()}
@@ -135,24 +135,24 @@ class Maker:
     function: Function
 
     @property
-    def _taken(self) -> set[str]:
+    def _parameters(self) -> set[str]:
         return set(inspect.signature(self.function).parameters)
 
     def call(self) -> Call:
         """A call with sizes, values and keywords at random."""
         sizes = self._sizes()
-        arrays, keywords = self._layer(sizes) if "params" in self._taken else (self._heads(sizes), {})
+        arrays, keywords = self._layer(sizes) if "params" in self._parameters else (self._heads(sizes), {})
         keywords |= self._keywords(sizes)
         if keywords.get("past_key"):
             P = self._one((0, 1, 3, sizes.S // 2, sizes.S))
             keywords |= {"past_key": arrays[1][:, :, :P], "past_value": arrays[2][:, :, :P]}
             arrays = (arrays[0], arrays[1][:, :, P:], arrays[2][:, :, P:])
-        if "grad_output" in self._taken:
+        if "grad_output" in self._parameters:
             arrays = (*arrays, self._normal((sizes.B, sizes.H, sizes.T, sizes.Dv), sizes.dtype))
-        if "block_table" in self._taken:
+        if "block_table" in self._parameters:
             arrays, paged = self._paged(arrays, keywords.pop("key_lengths"))
             keywords |= paged
-        if "cu_query" in self._taken:
+        if "cu_query" in self._parameters:
             arrays, packed = self._packed(arrays)
             keywords |= packed
         return Call(arrays, keywords, sizes.slack)
@@ -200,7 +200,8 @@ class Maker:
             "query_segments": lambda: self.random.integers(0, 3, (B, T)).astype(np.int32),
             "past_key": lambda: True, **dict.fromkeys(FLAGS, lambda: True)}
         off = {name: False if name in FLAGS else None for name in makers}
-        made = {name: make() if self._maybe() else off[name] for name, make in makers.items() if name in self._taken}
+        taken = self._parameters
+        made = {name: make() if self._maybe() else off[name] for name, make in makers.items() if name in taken}
         if made.get("query_segments") is not None:
             made["key_segments"] = self.random.integers(0, 3, (B, S)).astype(np.int32)
         return made
@@ -262,7 +263,7 @@ def compare(kernel: Path, mutant: Path) -> Compared:
     for name, call in calls_of(kernel):
         calls += 1
         try:
-            seen = "" if agree(call.put(right[name]), call.put(other[name]), call.slack) else "another answer"
+            seen = "" if agree(call.answer(right[name]), call.answer(other[name]), call.slack) else "another answer"
         except Exception as cause:
             seen, raised = repr(cause)[:200], raised + 1
         else:

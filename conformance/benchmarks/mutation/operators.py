@@ -129,7 +129,7 @@ def shift_a_bound(node: ast.AST) -> Iterator[ast.AST]:
 
 def shift_a_range(node: ast.AST) -> Iterator[ast.AST]:
     """A loop or a row of numbers that ends one earlier or later."""
-    if isinstance(node, ast.Call) and _called(node) in {"range", "arange"}:
+    if isinstance(node, ast.Call) and _callee(node) in {"range", "arange"}:
         for at, bound in enumerate(node.args):
             if not isinstance(bound, ast.Constant):
                 for op in (ast.Add(), ast.Sub()):
@@ -151,8 +151,8 @@ def take_the_first(node: ast.AST) -> Iterator[ast.AST]:
 
 def call_otherwise(node: ast.AST) -> Iterator[ast.AST]:
     """The opposite function."""
-    if isinstance(node, ast.Call) and _called(node) in OPPOSITES:
-        func, other = copy.deepcopy(node.func), OPPOSITES[_called(node)]
+    if isinstance(node, ast.Call) and _callee(node) in OPPOSITES:
+        func, other = copy.deepcopy(node.func), OPPOSITES[_callee(node)]
         if isinstance(func, ast.Attribute):
             func.attr = other
         elif isinstance(func, ast.Name):
@@ -160,7 +160,7 @@ def call_otherwise(node: ast.AST) -> Iterator[ast.AST]:
         yield ast.Call(func, node.args, node.keywords)
 
 
-def _called(node: ast.Call) -> str:
+def _callee(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
@@ -168,7 +168,7 @@ def drop_a_call(node: ast.AST) -> Iterator[ast.AST]:
     """What a method is called on, as it is; one argument in place of the call."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DROPPED:
         yield node.func.value
-    if isinstance(node, ast.Call) and _called(node) in {"maximum", "min", "exp", "tanh", "repeat", "spread", "gather"}:
+    if isinstance(node, ast.Call) and _callee(node) in {"maximum", "min", "exp", "tanh", "repeat", "spread", "gather"}:
         yield from node.args[:2]
 
 
