@@ -1,0 +1,86 @@
+"""Which parts of a first line the cases of its own run contradict: conditions on sizes, keywords, magnitudes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from attnspec.core.nouns import DType
+from attnspec.diagnosis.magnitudes import KNOBS, Knob
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Problem
+from attnspec.problems.recipe import Recipe
+from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
+
+_WHERE = re.compile(r"[Ff]ails (?:only )?where ")
+_LEFT_OUT = re.compile(r"right once (?P<keywords>[^(]+?) is left out")
+_WITH = re.compile(r", with (?P<keywords>\w+(?: and \w+)*)")
+_MAGNITUDE = re.compile(r"wrong where the largest (?P<what>\w+) is (?P<most>[\d.e+]+) or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case of a run: its recipe, and the dtype."""
+
+    recipe: str
+    dtype: DType
+
+
+def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
+    """What a first line says that a case of the run speaks against: `S ≥ 65, and S = 64 fails`."""
+    found = _WHERE.search(words)
+    begins = words[found.start():].partition(" (explains")[0] if found else ""
+    parts = parts_of(begins)
+    for part in parts:
+        if part_fails := next((each for each in failing if meets(part, lengths_in(each.recipe)) is False), None):
+            yield f"{part}, and {part_fails.recipe} fails"
+    if parts and not begins.startswith(("fails only", "Fails only")):
+        yield from _that_hold(parts, failing, passing)
+    yield from _without(words, failing)
+    yield from _smaller(words, failing)
+
+
+def _that_hold(parts: Sequence[str], failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
+    """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large."""
+    shown = [Recipe.parse(each.recipe) for each in failing]
+    for each in passing:
+        held = Recipe.parse(each.recipe)
+        if all(meets(part, held.sizes.by_axis) for part in parts) and any(_is_as_much(held, other) for other in shown):
+            yield f"{' and '.join(parts)}, and {each.recipe} holds"
+            return
+
+
+def _is_as_much(held: Recipe, shown: Recipe) -> bool:
+    is_alike = held.features == shown.features and held.mask == shown.mask and held.families == shown.families
+    return is_alike and all(held.sizes.by_axis[axis] >= length for axis, length in shown.sizes.by_axis.items())
+
+
+def _without(words: str, failing: Sequence[Case]) -> Iterator[str]:
+    """A case that fails without a keyword that is said to be needed."""
+    named = [name for form in (_LEFT_OUT, _WITH) if (found := form.search(words))
+             for name in re.split(r" (?:and|or) ", found["keywords"])]
+    for name in named:
+        if any(name not in keywords_in(each.recipe) for each in failing if name.isidentifier()):
+            case = next(each for each in failing if name not in keywords_in(each.recipe))
+            yield f"with {name}, and {case.recipe} fails"
+
+
+def _smaller(words: str, failing: Sequence[Case]) -> Iterator[str]:
+    """A case that fails though its numbers are smaller than those from which on it is said to fail."""
+    found = _MAGNITUDE.search(words)
+    knob = next((each for each in KNOBS if found and each.name == found["what"]), None)
+    if found and knob:
+        for each in failing:
+            if (size := _magnitude(knob, each)) is not None and size < 0.95 * float(found["most"]):  # told to 3 %
+                yield f"{knob.name} {found['most']} or more, and {each.recipe} fails with {size:.3g}"
+                return
+
+
+def _magnitude(knob: Knob, case: Case) -> float | None:
+    problem = make_problem(Recipe.parse(case.recipe), case.dtype)
+    if not isinstance(problem, Problem):
+        return None
+    with np.errstate(all="ignore"):
+        return knob.read(problem)
