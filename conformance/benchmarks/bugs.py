@@ -93,7 +93,7 @@ class BugJudged:
         if cause is None:
             return False
         if planted := fault_named(name).planted:
-            return all(says(cause.says, term) for term in planted.terms)
+            return all(says(cause.sentence, term) for term in planted.terms)
         return cause.fault.partition("@")[0] == name or self._is_alike(name, cause.fault)
 
     def _is_alike(self, name: str, other: str) -> bool:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 TRUTHS = {
-    "mask_meets_grouped_scores": r"raises .*mask.* where .*(Hkv < H|mask is given)|mask.*Hkv < H|Hkv < H.*mask",
+    "mask_meets_grouped_scores": r"raises .*mask is given and (Hkv < H|B ≠ Hkv and Hkv < H)|Hkv < H.*mask|mask.*Hkv < H",
     "causal_whatever_is_asked": r"causal_always|causal flag is ignored|always causal",
     "lengths_end_at_the_past": r"key_lengths.*past_key|past_key.*key_lengths",
-    "last_block_forgotten": r"S is not a multiple of 16",
-    "mask_of_the_first_entry": r"mask.*(B ≥ 2|first batch entry)|(B ≥ 2).*mask",
+    "last_block_forgotten": r"S is not a multiple of 16|keys after the last whole block are lost",
+    "mask_of_the_first_entry": r"mask.*(B ≥ 2|first batch entry)|(B ≥ 2).*mask|mask_of_first_batch",
     "buffer_of_keys": r"raises .*where S (> 128|≥ 129)",
-    "scale_of_the_values": r"scale_from_value_width|D ≠ Dv",
+    "scale_of_the_values": r"scale_by_value_width|D ≠ Dv",
     "bottom_right_when_longer": r"causal.*(T ≠ S|T < S|S > T)|(T ≠ S|T < S|S > T).*causal|causal_bottom_right",
 }
 
@@ -48,8 +48,9 @@ def mask_meets_grouped_scores(query, key, value, *, mask=None):
     Hkv, S = value.shape[1:3]
     visible = np.ones((B, H, T, S), bool)
     if mask is not None:
-        visible = np.broadcast_to(mask, (B, H, T, S)) if H == Hkv else (
-            visible.reshape(B, Hkv, H // Hkv, T, S) & mask[:, :1]).reshape(B, H, T, S)
+        groups = mask if mask.shape[1] == 1 else mask.reshape(B, Hkv, H // Hkv, T, S)
+        visible = visible & mask if H == Hkv else (
+            visible.reshape(B, Hkv, H // Hkv, T, S) & groups).reshape(B, H, T, S)
     return attend(query, key, value, visible=visible)
 
 

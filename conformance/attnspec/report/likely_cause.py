@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
+from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
 from attnspec.record.outcome import Outcome
 from attnspec.report.held_against_cases import contradicted, told_of_all
 
+_LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 OF_EMPTY_ROWS = "hidden_rows_follow_convention"
 """The word of clauses about a query without a key."""
 OF_NO_RULE = "fails at some sizes, which follow no simple rule"
+BACKWARD = "the backward pass is wrong"
+"""How a read-out begins that finds nothing wrong in the forward pass."""
 PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
 
@@ -23,7 +27,7 @@ PRECISION = "precision"
 class LikelyCause:
     """What explains a failure: a clause without a full stop, the fault that is like it, what to do, what to declare.
 
-    stage: where in attention that fault sits.
+    stage: where in attention that fault sits.  where: at which sizes alone it shows, where a fault says it not itself.
     """
 
     says: str
@@ -31,9 +35,15 @@ class LikelyCause:
     advice: str = ""
     declare: str = ""
     stage: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.says} ({self.name})" if self.fault else self.says
+        return f"{self.sentence} ({self.name})" if self.fault else self.sentence
+
+    @property
+    def sentence(self) -> str:
+        """What it says, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
+        return f"{self.says}, where {self.where}" if self.where else self.says
 
     @property
     def name(self) -> str:
@@ -105,13 +115,22 @@ def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[O
     seen = Counter(filter(None, map(begins, failures)))
     if len({cause.says for cause in causes}) < 2:
         return told.says
-    [(usual, count)] = seen.most_common(1) or [("", 0)]
-    is_plain = not any(span.high or span.is_open for span in spans(usual))
-    if 2 * count > seen.total() and is_plain and not contradicted(usual, failures):
-        return lowered(usual)
+    if usual := usual_beginning(failures):
+        return usual
     found = common(list(seen))
     says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
     return told_of_all(says, failures) or OF_NO_RULE
+
+
+def usual_beginning(failures: Sequence[Outcome]) -> str:
+    """What most failures that are seen to begin anywhere say of it, and no case contradicts; empty if there is none.
+
+    Edges that differ from case to case, and with the entries, are no boundary.
+    """
+    seen = Counter(filter(None, map(begins, failures)))
+    [(usual, count)] = seen.most_common(1) or [("", 0)]
+    is_plain = not any(span.high or span.is_open for span in spans(usual))
+    return lowered(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual, failures) else ""
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
@@ -128,7 +147,24 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
         return cause.fault == beside.fault
     if cause.declare or beside.declare:
         return False
+    if _lies_within(one, other) or _lies_within(other, one):
+        return True
     return _begin_alike(one, other) or bool(_blamed(one) and _blamed(one) == _blamed(other))
+
+
+def _lies_within(bounded: Explained, other: Explained) -> bool:
+    """Whether every case of the other lies where the first is seen to fail, and both are right once the same keyword
+    is left out: of the other alone nobody could say where it begins.
+    """
+    parts = parts_of(bounded.cause.says) if bounded.cause and not bounded.cause.fault else ()
+    if not parts or any(map(begins, other.failures)):
+        return False
+    needed = [set(needed_keywords(each.evidence.located)) for each in other.failures if each.evidence]
+    shared = set.intersection(*needed) if len(needed) == len(other.failures) else set[str]()
+    given = [keywords_in(each.evidence.recipe) for each in bounded.failures if each.evidence]
+    cases = [lengths_in(each.evidence.recipe) for each in other.failures if each.evidence]
+    return bool(shared) and all(shared & each for each in given) and all(
+        meets(part, lengths) for part in parts for lengths in cases)
 
 
 def _blamed(group: Explained) -> str:
@@ -162,11 +198,20 @@ def _half_of(some: Sequence[str], others: Sequence[str]) -> bool:
 
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
-    return one == other or any(span.low > SMALLEST for span in common((one, other)))
+    same = parts_of(one) == parts_of(other) != ()  # the one may fail in every case, and the other only there
+    return one == other or same or any(span.low > SMALLEST for span in common((one, other)))
+
+
+def needed_keywords(located: str) -> list[str]:
+    """The keywords of which the answer is right without any one."""
+    found = _LEFT_OUT.fullmatch(located)
+    return found["keywords"].split(" or ") if found else []
 
 
 def stage(located: str) -> str:
     """The stage that a read-out blames: `mask` of `… (mask)`; empty where it blames none."""
+    if located.startswith(BACKWARD):
+        return BACKWARD
     found = _STAGE.search(located)
     return found["stage"] if found else ""
 
