@@ -31,6 +31,7 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import summon
 from attnspec.faults.catalogue import CATALOGUE, fault_named
 from attnspec.faults.sizes.families import FAMILIES
+from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import decode, encode
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explanations, likely, likely_words
@@ -39,8 +40,10 @@ from attnspec.runner.environment import prepared
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.trials.compile import compile_spec
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.trial import Trial
 from boundaries import says
-from held_against import Case, contradictions
+from held_against import Case, Posed, contradictions, posed
 from mistakes import TRUTHS
 
 SPEC = load_spec()
@@ -56,11 +59,14 @@ MISTAKES = Path(__file__).parent / "mistakes.py"
 
 @dataclass(frozen=True, slots=True)
 class BugJudged:
-    """One bug, and what the run makes of it: `must` clauses that fail, and the cases of these that held before."""
+    """One bug, and what the run makes of it: `must` clauses that fail, the cases of these that held before, and the
+    calls that each makes of the case that fails.
+    """
 
     target: str
     outcomes: tuple[Outcome, ...]
     held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calls: Mapping[str, tuple[Posed, ...]] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -108,7 +114,8 @@ class BugJudged:
         first = likely(self.outcomes)
         if first is None or first.cause is None:
             return ()
-        failing = [Case(each.evidence.recipe, each.dtype) for each in self.outcomes if each.evidence]
+        failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ())) for each in self.outcomes
+                   if each.evidence and each.evidence.recipe]
         mine = {each.clause for each in first.failures}
         passing = [Case(recipe, each.dtype) for each in self.outcomes if each.clause in mine
                    for recipe in self.held.get(each.clause, ())]
@@ -117,14 +124,16 @@ class BugJudged:
     def as_line(self) -> str:
         """The record's line."""
         return json.dumps({"target": self.target, "outcomes": encode(self.outcomes), "held": encode(self.held),
-                           "seconds": self.seconds})
+                           "calls": encode(self.calls), "seconds": self.seconds})
 
 
 def read_line(line: str) -> BugJudged:
     """A bug from the record's line."""
     told = json.loads(line)
     return BugJudged(told["target"], tuple(decode(Outcome, each) for each in told["outcomes"]),
-                     {clause: tuple(recipes) for clause, recipes in told["held"].items()}, told["seconds"])
+                     {clause: tuple(recipes) for clause, recipes in told["held"].items()},
+                     {clause: tuple(decode(Posed, each) for each in calls)
+                      for clause, calls in told.get("calls", {}).items()}, told["seconds"])
 
 
 def drawn_targets(count: int, seed: int) -> list[str]:
@@ -148,7 +157,17 @@ def judge_bug(target: str, effort: Effort, clauses: Sequence[str]) -> BugJudged:
                    for each in outcomes if each.verdict in FAILURES and each.level is Level.MUST)
     held = {each.clause: tuple(recipe.text for recipe in run.held.get((each.clause, each.dtype), ()))
             for each in failed}
-    return BugJudged(target, failed, held, time.process_time() - started)
+    return BugJudged(target, failed, held, {each.clause: _calls_of(each, run, plan) for each in failed},
+                     time.process_time() - started)
+
+
+def _calls_of(failed: Outcome, run: SubjectRun, plan: Plan) -> tuple[Posed, ...]:
+    """The calls that a clause makes of the case that fails; none where it is not known which it is."""
+    if failed.evidence is None or not failed.evidence.recipe:
+        return ()
+    check = CHECKS[failed.clause]
+    trial = Trial(check, run.evaluator(failed.dtype), plan.effort, seed_of(plan.seed, check.domain), lambda _: None)
+    return posed(trial.scene(Recipe.parse(failed.evidence.recipe)))
 
 
 def remembered(record: Path | None) -> dict[str, BugJudged]:

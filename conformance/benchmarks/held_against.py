@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.magnitudes import KNOBS, Knob
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
+from attnspec.problems.problem import Problem, joined
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
+from attnspec.vocabulary.scene import AnyProblem, Scene
 
 _WHERE = re.compile(r"[Ff]ails (?:only )?where ")
 _LEFT_OUT = re.compile(r"right once (?P<keywords>[^(]+?) is left out")
@@ -21,11 +23,42 @@ _MAGNITUDE = re.compile(r"wrong where the largest (?P<what>\w+) is (?P<most>[\d.
 
 
 @dataclass(frozen=True, slots=True)
+class Posed:
+    """One of the calls that a clause makes of a case: the lengths of its axes, and the keywords that are in use."""
+
+    lengths: Mapping[str, int]
+    keywords: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
-    """A case of a run: its recipe, and the dtype."""
+    """A case of a run: its recipe, the dtype, and the calls that were made of it; of a case that holds, the first."""
 
     recipe: str
     dtype: DType
+    calls: tuple[Posed, ...] = ()
+
+    @property
+    def every(self) -> tuple[Posed, ...]:
+        """The calls; one as the recipe says where they are not known."""
+        return self.calls or (Posed(lengths_in(self.recipe), tuple(keywords_in(self.recipe))),)
+
+    def speaks_against(self, condition: str) -> bool:
+        """Whether no call of it meets a condition on sizes."""
+        return all(meets(condition, each.lengths) is False for each in self.every)
+
+
+def posed(scene: Scene) -> tuple[Posed, ...]:
+    """The calls of a scene, each once."""
+    problems = [problem for run in scene.runs.values() for problem in (*run.before, *run.parts)]
+    every = [Posed(each.sizes.by_axis, tuple(sorted(each.keywords))) for each in map(whole, problems)]
+    return tuple(each for at, each in enumerate(every) if each not in every[:at])
+
+
+def whole(problem: AnyProblem) -> AnyProblem:
+    """A problem with its past among its keys: lengths are told so."""
+    return problem if isinstance(problem, RotaryProblem) or problem.past_key is None else problem.but(
+        past_key=None, past_value=None, key=joined(problem).key, value=joined(problem).value)
 
 
 def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
@@ -34,8 +67,8 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
     begins = words[found.start():].partition(" (explains")[0] if found else ""
     parts = parts_of(begins)
     for part in parts:
-        if part_fails := next((each for each in failing if meets(part, lengths_in(each.recipe)) is False), None):
-            yield f"{part}, and {part_fails.recipe} fails"
+        if against := next((each for each in failing if each.speaks_against(part)), None):
+            yield f"{part}, and {against.recipe} fails"
     if parts and not begins.startswith(("fails only", "Fails only")):
         yield from _that_hold(parts, failing, passing)
     yield from _without(words, failing)
@@ -62,9 +95,9 @@ def _without(words: str, failing: Sequence[Case]) -> Iterator[str]:
     named = [name for form in (_LEFT_OUT, _WITH) if (found := form.search(words))
              for name in re.split(r" (?:and|or) ", found["keywords"])]
     for name in named:
-        if any(name not in keywords_in(each.recipe) for each in failing if name.isidentifier()):
-            case = next(each for each in failing if name not in keywords_in(each.recipe))
-            yield f"with {name}, and {case.recipe} fails"
+        against = [each for each in failing if not any(name in call.keywords for call in each.every)]
+        if against and name.isidentifier():
+            yield f"with {name}, and {against[0].recipe} fails"
 
 
 def _smaller(words: str, failing: Sequence[Case]) -> Iterator[str]:
