@@ -16,7 +16,7 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
 from attnspec.vocabulary.scene import AnyProblem, Scene
 
-_WHERE = re.compile(r"[Ff]ails (?:only )?where ")
+_WHERE = re.compile(r"[Ff]ails (?:only )?where |, where (?=.*`)")
 _LEFT_OUT = re.compile(r"right once (?P<keywords>[^(]+?) is left out")
 _WITH = re.compile(r", with (?P<keywords>\w+(?: and \w+)*)")
 _MAGNITUDE = re.compile(r"wrong where the largest (?P<what>\w+) is (?P<most>[\d.e+]+) or more")
@@ -65,6 +65,8 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
     """What a first line says that a case of the run speaks against: `S ≥ 65, and S = 64 fails`."""
     found = _WHERE.search(words)
     begins = words[found.start():].partition(" (explains")[0] if found else ""
+    if begins.startswith(", where "):  # of a fault with a name; what it needs
+        begins = f"fails only where {begins.removeprefix(', where ').partition(' (`')[0]}"
     parts = parts_of(begins)
     for part in parts:
         if against := next((each for each in failing if each.speaks_against(part)), None):

@@ -92,8 +92,15 @@ class _Search:
                 sizes = moved(sizes, axis, screen[axis])
             if moving and self.resizer.fails(sizes) is False:
                 suspicious |= dict.fromkeys(moving)
+        for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
+            if one in small and other in self._large and self._holds_at_one_length(one, other):
+                suspicious[one] = None
         self._odd |= set(suspicious)
         return tuple(suspicious)
+
+    def _holds_at_one_length(self, one: str, other: str) -> bool:
+        """Whether it holds with the first of two axes as long as the second."""
+        return self.resizer.fails(moved(self.at, one, length(self.at, other))) is False
 
     def _alone(self, axis: str) -> Callable[[int], Sizes]:
         """The sizes with another length of this axis."""

@@ -70,7 +70,8 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
     whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
-    return tuple(_clearest_first(_with_its_quantity(_with_its_keywords(_with_its_sizes(group)))) for group in whole)
+    return tuple(_clearest_first(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
+                 for group in whole)
 
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
@@ -95,6 +96,15 @@ def _with_its_keywords(group: Explained) -> Explained:
     if len(needed) != 1 or "" in needed:
         return group
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {needed.pop()}"))
+
+
+def _with_exceptions(group: Explained) -> Explained:
+    """The sizes as such that it needs, where some of its cases have them and hold."""
+    says = group.cause.says if group.cause else ""
+    weak = {parts_of(begins(each)) for each in group.failures if begins(each).startswith("Fails only where ")}
+    if group.cause is None or not says.startswith("fails where ") or parts_of(says) not in weak:
+        return group
+    return replace(group, cause=replace(group.cause, says=says.replace("fails where ", "fails only where ", 1)))
 
 
 def _with_its_sizes(group: Explained) -> Explained:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
 from attnspec.record.outcome import Outcome
-from attnspec.report.held_against_cases import contradicted, told_of_all
+from attnspec.report.held_against_cases import contradicted, telling, told_of_all
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
@@ -101,10 +101,21 @@ def _same_row(one: Outcome, other: Outcome) -> bool:
 
 
 def _merged(pile: Sequence[Explained]) -> Explained:
-    causes = [group.cause for group in pile if group.cause]
+    causes = [group.cause for group in pile if group.cause and not _is_refuted(group, pile)] or [
+        group.cause for group in pile if group.cause]
     told = max(causes, key=lambda cause: (bool(cause.declare), bool(cause.fault), bool(cause.advice)))
     failures = tuple(failure for group in pile for failure in group.failures)
     return Explained(told if told.name != told.says else replace(told, says=_said(told, causes, failures)), failures)
+
+
+def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
+    """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none. A
+    read-out that blames a stage says as much as a fault of it.
+    """
+    looked_for = [each.evidence for group in pile if group is not named for each in group.failures
+                  if each.evidence and each.evidence.located and not stage(each.evidence.located)]
+    fault = named.cause.fault if named.cause else ""
+    return bool(fault) and any(fault not in {like.fault for like in each.like} for each in looked_for)
 
 
 def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
@@ -112,7 +123,7 @@ def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[O
     most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
     less than the block that ends them.
     """
-    seen = Counter(filter(None, map(begins, failures)))
+    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
     if len({cause.says for cause in causes}) < 2:
         return told.says
     if usual := usual_beginning(failures):
@@ -127,9 +138,9 @@ def usual_beginning(failures: Sequence[Outcome]) -> str:
 
     Edges that differ from case to case, and with the entries, are no boundary.
     """
-    seen = Counter(filter(None, map(begins, failures)))
+    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
     [(usual, count)] = seen.most_common(1) or [("", 0)]
-    is_plain = not any(span.high or span.is_open for span in spans(usual))
+    is_plain = not any(span.is_open or span.low < span.high for span in spans(usual))
     return lowered(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual, failures) else ""
 
 
