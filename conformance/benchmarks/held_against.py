@@ -51,7 +51,7 @@ class Case:
 def posed(scene: Scene) -> tuple[Posed, ...]:
     """The calls of a scene, each once."""
     problems = [problem for run in scene.runs.values() for problem in (*run.before, *run.parts)]
-    every = [Posed(each.sizes.by_axis, tuple(sorted(each.keywords))) for each in map(whole, problems)]
+    every = [Posed(whole(each).sizes.by_axis, tuple(sorted(each.keywords))) for each in problems]
     return tuple(each for at, each in enumerate(every) if each not in every[:at])
 
 

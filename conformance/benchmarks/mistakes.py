@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 TRUTHS = {
-    "mask_meets_grouped_scores": r"raises .*mask is given and (Hkv < H|B ≠ Hkv and Hkv < H)|Hkv < H.*mask|mask.*Hkv < H",
+    "mask_meets_grouped_scores": r"raises .*where mask is given and Hkv < H and Hkv ≠ B",
     "causal_whatever_is_asked": r"causal_always|causal flag is ignored|always causal",
-    "lengths_end_at_the_past": r"key_lengths.*past_key|past_key.*key_lengths",
+    "lengths_end_at_the_past": r"right once (key_lengths or past_key|past_key or key_lengths) is left out",
     "last_block_forgotten": r"S is not a multiple of 16|keys after the last whole block are lost",
     "mask_of_the_first_entry": r"mask.*(B ≥ 2|first batch entry)|(B ≥ 2).*mask|mask_of_first_batch",
     "buffer_of_keys": r"raises .*where S (> 128|≥ 129)",
@@ -48,9 +48,8 @@ def mask_meets_grouped_scores(query, key, value, *, mask=None):
     Hkv, S = value.shape[1:3]
     visible = np.ones((B, H, T, S), bool)
     if mask is not None:
-        groups = mask if mask.shape[1] == 1 else mask.reshape(B, Hkv, H // Hkv, T, S)
         visible = visible & mask if H == Hkv else (
-            visible.reshape(B, Hkv, H // Hkv, T, S) & groups).reshape(B, H, T, S)
+            visible.reshape(B, Hkv, H // Hkv, T, S) & mask[:, :1]).reshape(B, H, T, S)
     return attend(query, key, value, visible=visible)
 
 
@@ -101,5 +100,6 @@ def bottom_right_when_longer(query, key, value, *, causal=False):
     return attend(query, key, value, visible=below(T, S, max(0, S - T)) if causal else True)
 
 
+mask_meets_grouped_scores.mask_axes = "BTS"  # type: ignore[attr-defined]
 causal_whatever_is_asked.conventions = {"causal_alignment": "top_left"}  # type: ignore[attr-defined]
 bottom_right_when_longer.conventions = {"causal_alignment": "top_left"}  # type: ignore[attr-defined]
