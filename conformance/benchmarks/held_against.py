@@ -17,6 +17,7 @@ from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts
 from attnspec.vocabulary.scene import AnyProblem, Scene
 
 _WHERE = re.compile(r"[Ff]ails (?:only )?where |, where (?=.*`)")
+_BUT = ", though not at every "
 _LEFT_OUT = re.compile(r"right once (?P<keywords>[^(]+?) is left out")
 _WITH = re.compile(r", with (?P<keywords>\w+(?: and \w+)*)")
 _MAGNITUDE = re.compile(r"wrong where the largest (?P<what>\w+) is (?P<most>[\d.e+]+) or more")
@@ -71,7 +72,7 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
     for part in parts:
         if against := next((each for each in failing if each.speaks_against(part)), None):
             yield f"{part}, and {against.recipe} fails"
-    if parts and not begins.startswith(("fails only", "Fails only")):
+    if parts and not begins.startswith(("fails only", "Fails only")) and _BUT not in begins:
         yield from _that_hold(parts, failing, passing)
     yield from _without(words, failing)
     yield from _smaller(words, failing)
