@@ -333,3 +333,19 @@ def test_one_length_alone_is_a_boundary_as_most_tell_it() -> None:
     [group] = explanations(failed)
     assert group.cause
     assert group.cause.says == "fails where T = 1 and S ≥ 257"
+
+
+def test_a_range_that_ends_where_all_say_so_is_a_boundary() -> None:
+    case = "B1,H1,Hkv1,T1,S300,D1,Dv1;mask=none;families=normal;with=;seed=1"
+    failed = [replace(each, evidence=replace(each.evidence or SEEN, recipe=case))
+              for each in begun("257 ≤ S ≤ 512", "257 ≤ S ≤ 512", "S ≥ 257")]
+    assert likely_words(failed) == "Likely one bug: fails where 257 ≤ S ≤ 512 (explains 3 of 3)"
+
+
+@pytest.mark.parametrize(("given", "bugs"), [("bias", 1), ("mask", 2)])
+def test_an_arithmetic_that_shows_only_with_a_keyword_is_the_fault_of_that_keyword(given: str, bugs: int) -> None:
+    case = f"B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=normal;with={given};seed=1"
+    rounded = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(ROUNDED, recipe=case)) for number in range(2)]
+    groups = explanations([*rounded, outcome(Verdict.VIOLATED, "a.z", seen=like("bias"))])
+    assert len(groups) == bugs
+    assert {group.cause.fault for group in groups if group.cause} == {"float64_narrowed", *[""] * (bugs - 1)}

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
 from attnspec.record.outcome import Outcome
@@ -103,7 +104,8 @@ def _same_row(one: Outcome, other: Outcome) -> bool:
 def _merged(pile: Sequence[Explained]) -> Explained:
     causes = [group.cause for group in pile if group.cause and not _is_refuted(group, pile)] or [
         group.cause for group in pile if group.cause]
-    told = max(causes, key=lambda cause: (bool(cause.declare), bool(cause.fault), bool(cause.advice)))
+    told = max(causes, key=lambda cause: (
+        _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
     failures = tuple(failure for group in pile for failure in group.failures)
     return Explained(told if told.name != told.says else replace(told, says=_said(told, causes, failures)), failures)
 
@@ -136,11 +138,12 @@ def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[O
 def usual_beginning(failures: Sequence[Outcome]) -> str:
     """What most failures that are seen to begin anywhere say of it, and no case contradicts; empty if there is none.
 
-    Edges that differ from case to case, and with the entries, are no boundary.
+    Ends that differ from case to case, and with the entries, are no boundary.
     """
     seen = Counter(filter(None, map(begins, telling(failures) or failures)))
     [(usual, count)] = seen.most_common(1) or [("", 0)]
-    is_plain = not any(span.is_open or span.low < span.high for span in spans(usual))
+    ends = {span.high for each in seen for span in spans(each) if span.low < span.high}
+    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in spans(usual))
     return lowered(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual, failures) else ""
 
 
@@ -152,7 +155,7 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
     cause, beside = one.cause, other.cause
     if cause is None or beside is None:
         return False
-    if _follows(one, other) or _follows(other, one):
+    if _follows(one, other) or _follows(other, one) or _needs_keyword(one, other) or _needs_keyword(other, one):
         return True
     if cause.fault and beside.fault:
         return cause.fault == beside.fault
@@ -192,6 +195,21 @@ def _follows(rounding: Explained, other: Explained) -> bool:
         return False
     is_among = {each.dtype for each in other.failures} <= {each.dtype for each in rounding.failures}
     return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
+
+
+def _needs_keyword(rounding: Explained, named: Explained) -> bool:
+    """Whether what an arithmetic would allow shows only where the keyword is given of which a fault is named: products
+    and sums are rounded whatever is given.
+    """
+    if not rounding.cause or not named.cause or PRECISION not in rounding.cause.declare:
+        return False
+    cases = [keywords_in(each.evidence.recipe) for each in rounding.failures if each.evidence]
+    is_needed = len(cases) > 1 and all(named.cause.stage in given for given in cases)
+    return is_needed and _is_of_a_keyword(named.cause)
+
+
+def _is_of_a_keyword(cause: LikelyCause) -> bool:
+    return bool(cause.fault) and cause.stage in KEYWORDS
 
 
 def _begin_alike(one: Explained, other: Explained) -> bool:
