@@ -214,10 +214,10 @@ def line_of(judged: BugJudged) -> str:
 @click.option("--effort", default="quick", type=click.Choice([each.value for each in Effort]), show_default=True)
 @click.option("--clause", "clauses", multiple=True, help="Only these clauses. [default: all]")
 @click.option("--seconds", default=0.0, help="Begin no further one after so many seconds. [default: no end]")
-@click.option("--record", type=click.Path(path_type=Path), help="A file to which each is added, and where a run goes on.")
-@click.option("--told", "is_told", is_flag=True, help="Judge nothing: what does this code say of what is in the record?")
-def main(count: int, seed: int, start: int, effort: str, clauses: Sequence[str], seconds: float, record: Path | None,
-         *, is_told: bool) -> None:
+@click.option("--record", type=click.Path(path_type=Path), help="A file to which each is added; a run goes on.")
+@click.option("--told", "is_told", is_flag=True, help="Judge nothing: say what this code makes of the record.")
+def main(*, count: int, seed: int, start: int, effort: str, clauses: Sequence[str], seconds: float,
+         record: Path | None, is_told: bool) -> None:
     """Judge, and say of each bug what was said of it."""
     targets, known, started = drawn_targets(count, seed)[start:], remembered(record), time.monotonic()
     every = list[BugJudged]()

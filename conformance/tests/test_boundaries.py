@@ -65,7 +65,7 @@ PLANTED: tuple[tuple[Callable[[Sizes], object], tuple[int, ...], str], ...] = (
     (lambda s: s.T >= s.S >= 32, (2, 6, 6, 90, 90, 16, 8), "T ≥ S and S ≥ 32; holds at T < S and at S = 31"),
     (lambda s: s.T == s.S and s.T % 16, (2, 6, 6, 45, 45, 16, 8), "T = S and S is not a multiple of 16"),
     (lambda s: s.Dv < s.D, (2, 4, 4, 29, 96, 64, 48), "D > Dv; holds at D = Dv"),
-    (lambda s: s.Dv > 64 and s.D != s.Dv, (2, 4, 4, 9, 11, 16, 96), "D ≠ Dv and Dv ≥ 65; holds at D = Dv and at "),
+    (lambda s: s.Dv > 64 and s.Dv != s.D, (2, 4, 4, 9, 11, 16, 96), "D ≠ Dv and Dv ≥ 65; holds at D = Dv and at "),
     (lambda s: s.T == 1 and s.S > 32, (2, 4, 4, 1, 96, 64, 48), "T = 1 and S ≥ 33; holds at T = 2 and at S = 32"),
     (lambda s: s.D > 64 and s.T > 32, (2, 4, 4, 60, 77, 80, 48), "D ≥ 65 and T ≥ 33; holds at D = 64 and at T = 32"),
     (lambda s: s.T < s.S > 64, (2, 6, 6, 10, 129, 16, 8), "T < S and S ≥ 65; holds at T = S and at S = 64"),

@@ -251,7 +251,9 @@ class _Search:
         """The comparison that these cases bear out; some clauses have none with both of one length."""
         if longer is None or shorter is None:
             return ""
-        return RELATIONS_APART.get((longer, shorter), "") if same is None else RELATIONS.get((longer, same, shorter), "")
+        if same is None:
+            return RELATIONS_APART.get((longer, shorter), "")
+        return RELATIONS.get((longer, same, shorter), "")
 
     def _may_equal(self, one: str, other: str) -> bool:
         """Whether a case with both of one length was put."""
