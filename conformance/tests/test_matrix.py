@@ -102,8 +102,8 @@ def test_a_fault_put_into_an_adapter_turns_it_red(judge: Judge) -> None:
     code, output = judge("(None, 0))", "(None, 1))")  # the causal mask reaches one key too far
     assert code == 1
     assert "Held against known.yaml: 1 known failure as listed (1 kernel/scale_is_positive).\n" in output
-    assert ("  regression: kernel/attention causal.no_lookahead (float32) is violated (agree); it did not fail when the "
-            "list was made\n") in output
+    assert ("  regression: kernel/attention causal.no_lookahead (float32) is violated (agree); it did not fail when "
+            "the list was made\n") in output
     assert "  If a change is intended, run with --update-baseline and review" in output
     assert "Does not conform. Looks like one bug: " in output
 
