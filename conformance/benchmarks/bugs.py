@@ -114,10 +114,10 @@ class BugJudged:
         first = likely(self.outcomes)
         if first is None or first.cause is None:
             return ()
-        failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ())) for each in self.outcomes
-                   if each.evidence and each.evidence.recipe]
+        failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ()), each.clause)
+                   for each in self.outcomes if each.evidence and each.evidence.recipe]
         mine = {each.clause for each in first.failures}
-        passing = [Case(recipe, each.dtype) for each in self.outcomes if each.clause in mine
+        passing = [Case(recipe, each.dtype, clause=each.clause) for each in self.outcomes if each.clause in mine
                    for recipe in self.held.get(each.clause, ())]
         return tuple(contradictions(self.words, failing, passing))
 

@@ -33,11 +33,12 @@ class Posed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case of a run: its recipe, the dtype, and the calls that were made of it; of a case that holds, the first."""
+    """A case of a run: its recipe, the dtype, the calls that were made of it as far as they are known, the clause."""
 
     recipe: str
     dtype: DType
     calls: tuple[Posed, ...] = ()
+    clause: str = ""
 
     @property
     def every(self) -> tuple[Posed, ...]:
@@ -79,10 +80,12 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
 
 
 def _that_hold(parts: Sequence[str], failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
-    """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large."""
-    shown = [Recipe.parse(each.recipe) for each in failing]
+    """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large: of the same
+    clause, for another may ask less, or give a mask of its own.
+    """
     for each in passing:
         held = Recipe.parse(each.recipe)
+        shown = [Recipe.parse(other.recipe) for other in failing if other.clause == each.clause]
         if all(meets(part, held.sizes.by_axis) for part in parts) and any(_is_as_much(held, other) for other in shown):
             yield f"{' and '.join(parts)}, and {each.recipe} holds"
             return
