@@ -73,7 +73,8 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
     for part in parts:
         if against := next((each for each in failing if each.speaks_against(part)), None):
             yield f"{part}, and {against.recipe} fails"
-    if parts and not begins.startswith(("fails only", "Fails only")) and _BUT not in begins:
+    is_needed_alone = begins.startswith(("fails only", "Fails only")) or _BUT in begins
+    if parts and not is_needed_alone:
         yield from _that_hold(parts, failing, passing)
     yield from _without(words, failing)
     yield from _smaller(words, failing)

@@ -21,6 +21,9 @@ HALVINGS = 5
 LEAST_LOGIT = 1.0
 """With logits below it all weights are nearly the same, and few mistakes show."""
 
+LEAST_VALUE = float(np.finfo(np.float32).tiny)
+"""Smaller values lose their digits one by one: there it is rounding that shows, and no magnitude."""
+
 MAGNITUDE = "the answer is wrong where the largest "
 """How a sentence begins that blames a magnitude."""
 
@@ -55,7 +58,7 @@ def _with_value(problem: Problem, factor: float) -> Problem:
 
 
 KNOBS = (Knob("logit", "logits", LEAST_LOGIT, _largest_logit, _with_query),
-         Knob("value", "values", 0.0, lambda problem: float(np.abs(joined(problem).value).max()), _with_value))
+         Knob("value", "values", LEAST_VALUE, lambda problem: float(np.abs(joined(problem).value).max()), _with_value))
 
 
 def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> str:
