@@ -24,7 +24,7 @@ from pathlib import Path
 
 import click
 import yaml
-from attnspec.core.nouns import DType, Effort, Level, gates
+from attnspec.core.nouns import DType, Effort, gates
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting.pool import close_all

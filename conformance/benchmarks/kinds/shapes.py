@@ -1,4 +1,4 @@
-"""Mistakes of shape and dtype in NumPy: promoted outputs, square buffers, rows left over, buffers that are too short."""
+"""Mistakes of shape and dtype in NumPy: promoted outputs, square buffers, rows left over, short buffers."""
 
 import numpy as np
 

@@ -4,7 +4,7 @@ import torch
 
 
 def right(query, key, value, *, mask=None, causal=False):
-    B, H, T, D = query.shape
+    B, H, _, D = query.shape
     Hkv, S, Dv = value.shape[1:]
     key = key.float()[:, :, None].expand(B, Hkv, H // Hkv, S, D).reshape(B, H, S, D)
     value = value.float()[:, :, None].expand(B, Hkv, H // Hkv, S, Dv).reshape(B, H, S, Dv)
@@ -25,7 +25,7 @@ def attended(query, key, value, mask, causal):
 
 
 def view_of_what_is_expanded(query, key, value, *, mask=None, causal=False):
-    B, H, T, D = query.shape
+    B, H, _, D = query.shape
     Hkv, S, Dv = value.shape[1:]
     key = key.float()[:, :, None].expand(B, Hkv, H // Hkv, S, D).view(B, H, S, D)
     value = value.float()[:, :, None].expand(B, Hkv, H // Hkv, S, Dv).view(B, H, S, Dv)
