@@ -320,3 +320,14 @@ test_it = gate("halves.py:attend", clauses="gradients.of_key", effort="glance")
 """
     assert ("attnspec: gradients of halves.py:attend were not judged: halves.py:attend has no backward pass"
             ) in pytest_run(tmp_path, text).stdout
+
+
+def test_a_gate_that_judges_nothing_fails_and_says_why(tmp_path: Path) -> None:
+    text = """
+from attnspec import gate
+test_it = gate("numpy/paper", clauses="paged.definition", dtypes="float32", effort="glance")
+"""
+    done = pytest_run(tmp_path, text)
+    assert "1 skipped" in done.stdout
+    assert "test_it judged nothing of numpy/paper, and is no gate: numpy/paper takes no block_table" in done.stdout
+    assert done.returncode == 1

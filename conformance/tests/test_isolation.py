@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.core.scratch import scratch_folder
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import watch
@@ -203,6 +205,7 @@ def test_what_a_library_prints_is_no_failure(capfd: pytest.CaptureFixture[str]) 
 
 INTERRUPTED = """
 import sys
+import tempfile
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attnspec.core.plan import Plan
@@ -222,8 +225,17 @@ def wait_for(path: Path, text: str) -> None:
     raise AssertionError(f"{text} never came")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
-def test_an_interruption_is_swift_and_the_record_says_what_is_missing(tmp_path: Path, number: signal.Signals) -> None:
+def scratch_folders() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("attnspec-scratch-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1],
+                         ids=["ctrl-c", "terminated", "the terminal closes", "a batch system's warning"])
+def test_an_interruption_is_swift_and_the_record_says_what_is_missing(
+    tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     record = tmp_path / "run.jsonl"
     command = [sys.executable, "-c", INTERRUPTED, str(STUBS), str(record)]
     with subprocess.Popen(command, start_new_session=True, cwd=tmp_path) as process:
@@ -234,6 +246,26 @@ def test_an_interruption_is_swift_and_the_record_says_what_is_missing(tmp_path: 
     assert read.interrupted
     assert [outcome.verdict.value for outcome in read.outcomes] == ["held", "not_run", "not_run"]
     assert read.outcomes[1].reason == "the run was interrupted"
+    assert scratch_folders() == []
+
+
+def test_what_a_killed_run_leaves_is_removed_by_the_next_and_what_is_in_use_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    record = tmp_path / "run.jsonl"
+    command = [sys.executable, "-c", INTERRUPTED, str(STUBS), str(record)]
+    with subprocess.Popen(command, start_new_session=True, cwd=tmp_path) as process:
+        wait_for(record, '"clause": "stub.slow"')
+        [in_use] = scratch_folders()
+        with scratch_folder() as mine:
+            assert set(scratch_folders()) == {in_use, mine}
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=60)
+    assert scratch_folders() == [in_use]
+    with scratch_folder() as mine:
+        assert scratch_folders() == [mine]
 
 
 def test_the_users_pytest_does_not_reach_into_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

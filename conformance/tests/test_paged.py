@@ -93,7 +93,7 @@ def test_pages_have_as_many_slots_as_a_pattern_says(pattern: PagePattern, slots:
 
 @pytest.mark.parametrize("pattern", PAGE_PATTERNS)
 def test_a_subject_gets_pages_of_the_lengths_that_it_takes(pattern: PagePattern) -> None:
-    assert in_pages(problem(), pattern, 16).key.shape[1] == 16
+    assert in_pages(problem(), pattern, 16).key.shape[1] % 16 == 0
 
 
 @pytest.mark.parametrize(("keys", "slots"), [(8, 4), (9, 3), (10, 2), (11, 1), (1, 1)])

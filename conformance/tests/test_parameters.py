@@ -28,8 +28,8 @@ KERNEL = '''
 import numpy as np
 
 
-def tiled(query, key, value, *args, block=64, dropout_p=0.0, backend=None, is_causal=False, scale=None, **kwargs):
-    assert (args, block, dropout_p, backend, is_causal, kwargs) == ((), 64, 0.0, None, False, {})
+def tiled(query, key, value, *args, block=64, dropout_p=0.0, backend=None, scale=None, **kwargs):
+    assert (args, block, dropout_p, backend, kwargs) == ((), 64, 0.0, None, {})
     logits = query @ np.swapaxes(key, -1, -2)
     logits = logits * query.dtype.type(query.shape[-1] ** -0.5 if scale is None else scale)
     weights = np.exp(logits - logits.max(-1, keepdims=True))
@@ -40,9 +40,8 @@ def paged(query, key, value, lengths, *, page, causal=False, mask=None, block=64
 def renamed(q, k, v, attn_mask, is_causal=False): ...
 def attend(query, key, value, lengths, /): ...
 '''
-LEFT_ALONE = {"block": "64", "dropout_p": "0.0", "backend": "None", "is_causal": "False"}
+LEFT_ALONE = {"block": "64", "dropout_p": "0.0", "backend": "None"}
 OF_DROPOUT_P = "dropout_p=0.0 (attnspec's keyword is dropout_rate: rename it, or wrap it with `attnspec init`)"
-OF_IS_CAUSAL = "is_causal=False (attnspec's keyword is causal: rename it, or wrap it with `attnspec init`)"
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_smoke_lists_what_is_left_alone() -> None:
     lines = smoke(load("kernel.py:tiled"))
     assert all(line.passed for line in lines)
     assert lines[3].sentence == ("every keyword that is tried (scale) is accepted; left at their defaults: block=64, "
-                                 f"{OF_DROPOUT_P}, backend=None, {OF_IS_CAUSAL}")
+                                 f"{OF_DROPOUT_P}, backend=None")
 
 
 @pytest.mark.usefixtures("kernel")
@@ -154,7 +153,8 @@ def test_a_default_is_shown_short_and_the_same_everywhere(default: object, shown
     ("kernel.py:renamed", (
         "kernel.py:13: renamed needs 'attn_mask' (attnspec's keyword is mask: rename it), which attnspec does not know "
         "and so cannot give. Write a wrapper that passes it, and check the wrapper:\n"
-        "    def attend(query, key, value): return renamed(query, key, value, attn_mask=...)\n"
+        "    def attend(query, key, value, *, causal=False): return renamed(query, key, value, attn_mask=..., "
+        "is_causal=causal)\n"
         "or have one written: attnspec init kernel:renamed")),
     ("kernel.py:attend", (
         "kernel.py:14: attend needs 'lengths', which attnspec does not know and so cannot give. "
@@ -190,11 +190,19 @@ def test_parameters_that_a_decorator_hides_are_told_so() -> None:
         taken(lambda *a, **kw: None)  # noqa: ARG005  (a signature)
 
 
-def test_a_flag_by_another_name_that_is_on_is_not_left_alone() -> None:
+def test_a_flag_by_another_name_that_is_on_is_tried_on_and_off() -> None:
+    signature = taken(lambda query, key, value, is_causal=True: None)  # noqa: ARG005  (a signature)
+    assert signature.keywords == {"causal"}
+    assert signature.spelled == {"causal": "is_causal"}
+    assert signature.off == {"causal": False}
+
+
+def test_two_flags_that_may_both_mean_causal_and_are_on_are_not_left_alone() -> None:
     with pytest.raises(TargetError, match=(
             r"f takes is_causal=True, a flag that attnspec knows as causal and cannot switch off by this name\. "
             r"Rename it to causal, or have a wrapper written: attnspec init m:f$")):
-        signature_of(lambda query, key, value, is_causal=True: None, "f", target="m:f")  # noqa: ARG005  (a signature)
+        signature_of(lambda query, key, value, is_causal=True, use_causal_mask=False: None,  # noqa: ARG005  (a signature)
+                     "f", target="m:f")
 
 
 def test_it_is_left_alone_beside_the_flag_itself() -> None:

@@ -132,7 +132,7 @@ def test_the_caption_names_batch_head_worst_entry_and_region(far: Evidence) -> N
 
 
 def test_a_row_that_is_compared_alone_keeps_its_index() -> None:
-    found = evidence("window.outside_is_irrelevant", "window_ignored")
+    found = evidence("window.outside_is_irrelevant", "window_dropped_with_softcap")
     expected, _, _ = panels(found)
     assert found.measured is not None
     assert found.measured.index[2] == expected.first[0] == expected.worst[0] > 0

@@ -24,7 +24,7 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
-from attnspec.ranking.kernels import HANGS, KernelWorker, clearest_first
+from attnspec.ranking.kernels import KernelWorker, clearest_first
 from attnspec.ranking.scoring import GRADE, Score
 from attnspec.ranking.targets import kernels
 from attnspec.record.events import Event, ItemFinished, ItemStarted
@@ -37,6 +37,7 @@ from attnspec.report.page import render
 from attnspec.report.ranking import ranking
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.runner.shards import Sharing
+from attnspec.subjects.watching import MOST_HANGS
 from attnspec.trials.covering_cases import Choices
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
@@ -248,7 +249,7 @@ def test_clauses_that_do_not_apply_are_not_counted_as_dropped(tmp_path: Path) ->
 
 def test_a_kernel_that_hangs_is_dropped(tmp_path: Path) -> None:
     found = ranked_by(tmp_path, HANGS_, deadline=0.4)
-    assert found.stopped == f"dropped after {HANGS} calls that did not return"
+    assert found.stopped == f"dropped after {MOST_HANGS} calls that did not return"
     assert "had not returned after 0.4 s" in found.death
 
 

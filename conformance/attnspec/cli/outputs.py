@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.progress import progress
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.files import ensure_writable
+from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import read_record
 from attnspec.record.visible import visible
@@ -164,8 +164,8 @@ class Page:
                 write_page([read_record(self._record)], self._path)
 
     def _write_own_record(self) -> None:
-        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="attnspec-"))
-        self._record = Path(folder) / "run.jsonl"
+        folder = self._stack.enter_context(scratch_folder())
+        self._record = folder / "run.jsonl"
         writer = RecordWriter(self._record)
         writer.start()
         self._keep = writer.handle

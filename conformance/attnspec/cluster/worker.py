@@ -15,6 +15,7 @@ import attnspec
 from attnspec.cluster.messages import Answer, Part, Question, Task
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Plan, is_own
+from attnspec.core.scratch import scratch_folder
 from attnspec.record.codec import decode, encode
 from attnspec.runner.environment import environment
 from attnspec.spec.load import load_spec
@@ -87,8 +88,8 @@ def judge_text(task: str) -> str:
 
 def judge(task: Task) -> Part:
     """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
-    with tempfile.TemporaryDirectory(prefix="attnspec-") as scratch, tempfile.TemporaryFile() as printed:
-        result = Path(scratch) / "part.json"
+    with scratch_folder() as scratch, tempfile.TemporaryFile() as printed:
+        result = scratch / "part.json"
         process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE, stdout=printed,
             stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch,

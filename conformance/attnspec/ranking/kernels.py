@@ -20,6 +20,7 @@ from attnspec.record.ranked import KernelRanked, Standing
 from attnspec.report.bugs import CONSEQUENCES
 from attnspec.runner.judge import clause_of, not_run, pronounce
 from attnspec.spec.clause import first_of
+from attnspec.subjects.watching import MOST_HANGS
 from attnspec.trials.archives import Archives
 from attnspec.trials.heap import hand_back
 
@@ -83,7 +84,9 @@ class KernelWorker:
         if self._stop_after and len(score.failing) >= self._stop_after:
             number = len(score.failing)
             return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
-        return f"dropped after {HANGS} calls that did not return" if score.hangs >= HANGS else ""
+        if score.hangs < HANGS and not score.is_given_up:
+            return ""
+        return f"dropped after {HANGS if score.hangs >= HANGS else MOST_HANGS} calls that did not return"
 
     def _applying(self, items: Sequence[Item]) -> frozenset[str]:
         """The `must` clauses among these items that would have been put."""

@@ -11,6 +11,7 @@ from attnspec.record.outcome import Measured, Outcome
 from attnspec.record.ranked import FirstFailure, KernelRanked, Standing
 from attnspec.report.bugs import likely
 from attnspec.runner.jobs import idle
+from attnspec.subjects.watching import GIVEN_UP
 
 GRADE = "precision grade"
 """The quantity of the reading that tells it."""
@@ -36,6 +37,11 @@ class Score:
     def hangs(self) -> int:
         """How many items ended at the deadline."""
         return sum(each.verdict is Verdict.TIMED_OUT for each in self.outcomes)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether no further call is made, since several in a row did not return."""
+        return any(each.reason == GIVEN_UP for each in self.outcomes)
 
     @property
     def _musts(self) -> list[Outcome]:

@@ -45,6 +45,7 @@ class GateCost:
         self._refused: dict[str, dict[str, None]] = {}  # by subject, what it refuses
         self._gradients: dict[str, Counter[str]] = {}  # by subject, why no gradients were judged; "" where some were
         self._mended: Counter[str] = Counter()  # by subject, its listed failures that are none any more
+        self._unjudged: dict[tuple[str, str], str] = {}  # by gate and subject, why nothing was judged; "" if some was
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
@@ -74,11 +75,14 @@ class GateCost:
         if any(name == "attnspec" for name, _ in report.user_properties):
             gate = _gate(report.nodeid)
             self._spent[gate] = self._spent.get(gate, 0.0) + report.duration
-            self._note(json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec")))
+            self._note(gate, json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec")))
 
-    def _note(self, outcome: Mapping[str, Any]) -> None:
+    def _note(self, gate: str, outcome: Mapping[str, Any]) -> None:
         """Keep what the verdict of an item does not show in pytest's own summary."""
         subject, change = str(outcome["subject"]), outcome.get("change") or {}
+        why = str(outcome["reason"]) if outcome["verdict"] == Verdict.INAPPLICABLE.value else ""
+        if why == "" or (gate, subject) not in self._unjudged:
+            self._unjudged[gate, subject] = why
         self._mended[subject] += change.get("novelty") == Novelty.MENDED.value
         if str(outcome["clause"]).partition(".")[0] == POOL and not is_left_out(str(outcome["reason"])):
             is_judged = outcome["verdict"] != Verdict.INAPPLICABLE.value
@@ -87,20 +91,27 @@ class GateCost:
             self._refused.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
-        """What a green run says nothing about: what subjects refuse, gradients that none has, a list to be renewed."""
+        """What a green run says nothing about: what subjects refuse, gradients that none has, a list to be renewed. And
+        which gates judged nothing.
+        """
         for subject, refused in self._refused.items():
             terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
         for subject, reasons in self._gradients.items():
             if "" not in reasons:
                 [(why, _)] = reasons.most_common(1)  # at a dtype that it does not take the reason is another one
                 terminalreporter.write_line(f"attnspec: gradients of {subject} were not judged: {why}")
+        for (gate, subject), why in self._unjudged.items():
+            if why:
+                terminalreporter.write_line(f"attnspec: {gate} judged nothing of {subject}, and is no gate: {why}")
         for subject, number in self._mended.items():
             if number:
                 terminalreporter.write_line(f"attnspec: {number} listed failures of {subject} are mended: renew the "
                                             "list with attnspec check --update-baseline")
 
-    def pytest_sessionfinish(self) -> None:
-        """Keep it for the next run."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail where a gate judged nothing, as `attnspec check` does; keep for the next run what its items took."""
+        if any(self._unjudged.values()) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._cache and self._spent:
             self._cache.set(SECONDS, {**self._cache.get(SECONDS, {}), **self._spent})
 

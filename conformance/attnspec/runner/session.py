@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import Job, Plan
+from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner.carrier import Carrier
@@ -87,12 +87,12 @@ class Session:
         source = open_jobs(self.source, self._plan)
         every = source.items()
         items = self.sharing.of(every) if self.sharing else every
-        with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
+        with started(handlers) as emit, scratch_folder() as folder:
             began = time.perf_counter()
             header = source.header(self._header(source.spec, items))
             emit(self.sharing.marked(header, self.plan, every) if self.sharing else header)
             listener = Listener(source, items, self.plan, emit)
-            self._work(listener, items, Path(folder))
+            self._work(listener, items, folder)
             listener.close(INTERRUPTED if listener.interrupted else UNREACHED)
             done = tuple(listener.done[item] for item in items)
             return self._footer(source, listener, done, emit, time.perf_counter() - began)

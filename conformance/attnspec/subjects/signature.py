@@ -100,7 +100,8 @@ def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, ta
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
     known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
     unknown = [parameter for parameter in rest if parameter.name not in KEYWORDS]
-    if wrong := _complaint(name, known, unknown, target):
+    parameter_names = {word: parameter for parameter, word in spelled.items()}
+    if wrong := _complaint(name, known, unknown, target, parameter_names):
         raise _error(function, wrong)
     kind = _kind_of(known, function, name)
     if is_always_causal and "causal" not in known:
@@ -113,7 +114,7 @@ def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, ta
     return Signature(frozenset(known) | _SAID[form], kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form,
                      {each.name: False for each in known.values() if _is_flag(each.name) and each.default},
-                     {word: name for name, word in spelled.items()})
+                     parameter_names)
 
 
 def _spelled(rest: Sequence[Parameter]) -> Mapping[str, str]:
@@ -136,14 +137,17 @@ def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> 
             f"To have a wrapper written: attnspec init {target}")
 
 
-def _complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter], target: str) -> str:
-    """What is wrong with the parameters behind query, key and value; empty if nothing is."""
+def _complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter], target: str,
+               parameter_names: Mapping[str, str]) -> str:
+    """What is wrong with the parameters behind query, key and value; empty if nothing is. parameter_names: by keyword,
+    where the function calls it otherwise.
+    """
     wrong = (*map(_by_position, known.values()), *(mistyped(each.name, known) for each in unknown),
              *(_switched_on(each, known, target) for each in unknown))
     if said := next(filter(None, wrong), ""):
         return f"{name} takes {said}"
     needed = [each for each in unknown if each.default is Parameter.empty]
-    return _needs(name, needed, known.values(), target) if needed else ""
+    return _needs(name, needed, known.values(), target, parameter_names) if needed else ""
 
 
 def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> str:
@@ -271,11 +275,13 @@ def _without_default(name: str, bare: Collection[Parameter], target: str) -> str
             f"a wrapper written: attnspec init {target}")
 
 
-def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str) -> str:
+def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str,
+           parameter_names: Mapping[str, str]) -> str:
     """That the function needs what attnspec does not know, with the wrapper that gives it, as code to paste."""
     inputs = [Parameter(word, Parameter.POSITIONAL_OR_KEYWORD) for word in ("query", "key", "value")]
     takes = inspect.Signature([*inputs, *map(_plain, known)])
-    gives = ", ".join(("query", "key", "value", *map(_gap, needed), *(f"{each.name}={each.name}" for each in known)))
+    kept = (f"{parameter_names.get(each.name, each.name)}={each.name}" for each in known)
+    gives = ", ".join(("query", "key", "value", *map(_gap, needed), *kept))
     wrapper, wrapped = "wrapped" if name == "attend" else "attend", "function" if iskeyword(name) else name
     return (f"{name} needs {' and '.join(map(_called, needed))}, which attnspec does not know and so cannot give. "
             "Write a wrapper that passes it, and check the wrapper:\n"

@@ -62,13 +62,14 @@ class Incident:
 class Incidents:
     """The log of one subject and its variants. asking: what calls are made for now; None in a trial.
 
-    hangs: so many calls, the last ones, did not return.  first: a call that was answered first, and the output, of any
-    shape.
+    hangs: so many calls, the last ones, did not return.  hang_words: what was said of the last of them.  first: a call
+    that was answered first, and the output, of any shape.
     """
 
     asking: Asking | None = None
     calls: int = 0
     hangs: int = 0
+    hang_words: str = ""
     first: tuple[Call, Array] | None = None
     repeated: float = field(default_factory=time.monotonic)
     _met: dict[Verdict, Incident] = field(default_factory=dict)
@@ -122,7 +123,12 @@ class Incidents:
     def check_hangs(self) -> None:
         """Raise SubjectDied where the subject is given up."""
         if self.is_given_up:
-            raise SubjectDied(Death(Verdict.TIMED_OUT, GIVEN_UP))
+            raise SubjectDied(Death(Verdict.TIMED_OUT, f"{self.hang_words}, {MOST_HANGS} times in a row"))
+
+    def note_hang(self, died: SubjectDied) -> None:
+        """Count a call that did not return, if this one did not."""
+        self.hangs = self.hangs + 1 if died.verdict is Verdict.TIMED_OUT else 0
+        self.hang_words = str(died)
 
     def note_defect(self, defect: Exception) -> None:
         """Remember the first error of attnspec's own."""
@@ -157,7 +163,7 @@ class Watched:
         try:
             answer = self._perform(call, rows)
         except SubjectDied as died:
-            self.incidents.hangs = self.incidents.hangs + 1 if died.verdict is Verdict.TIMED_OUT else 0
+            self.incidents.note_hang(died)
             raise
         except (SubjectRaised, UnusableAnswer):
             self.incidents.hangs = 0
