@@ -4,8 +4,9 @@
     python conformance/benchmarks/kinds.py --seeds 2 --only 'pages.py:*' --details
 
 The functions are in `kinds/`, written as users write them. Each is judged from outside, as `attnspec check --effort
-quick` does. A wrong one is let go once a clause has failed at each dtype; a right one is put all of them. Exit codes: 0
-every wrong one fails at every seed and dtype, and no right one does, 1 otherwise.
+quick` does. A wrong one is let go once a clause has failed at each dtype, and its failure is made small and explained
+at the first seed alone; a right one is put all of them. Exit codes: 0 every wrong one fails at every seed and dtype,
+and no right one does, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ import yaml
 from attnspec.core.nouns import DType, Effort, gates
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.engine.summon import summon
 from attnspec.hosting.pool import close_all
 from attnspec.ranking.kernels import clearest_first
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.runner.environment import prepared
-from attnspec.runner.judge import pronounce
+from attnspec.spec.refutations import read_refutations
 from attnspec.trials.archives import Archives
 
 FOLDER = Path(__file__).parent / "kinds"
@@ -100,6 +103,14 @@ class Judged:
         return likely_words(self.failing) or f"{first.clause}: {first.reason}".partition("\n")[0]
 
 
+class BriefRun(SubjectRun):
+    """A run in which what fails is not made small, and nobody asks for its cause."""
+
+    @property
+    def _is_explained(self) -> bool:
+        return True
+
+
 class Judge:
     """Judges functions at one seed. What is known of problems is kept for the next function.
 
@@ -109,22 +120,30 @@ class Judge:
     def __init__(self, seed: int, functions: Sequence[Posed], clauses: dict[str, list[str]]) -> None:
         targets = tuple(dict.fromkeys(each.target for each in functions))
         self._plan = Plan(targets, effort=Effort.QUICK, seed=seed, dtypes=DTYPES)
-        self._engine, self._clauses = Engine(self._plan, archives=Archives()), clauses
+        self._engine, self._archives, self._clauses = Engine(self._plan), Archives(), clauses
 
     def judge(self, posed: Posed) -> Judged:
         """The function at this seed."""
-        began, failing = time.perf_counter(), list[Outcome]()
+        began, failing, run = time.perf_counter(), list[Outcome](), self._run(posed)
         for item in self._ordered(posed):
             if not posed.is_right and any(item.dtype == each.dtype.value for each in failing):
                 continue
-            outcome = pronounce(self._engine, item, plan=self._plan)
+            run.subject.callee.begin_item()
+            outcome = run.with_incidents(run.try_clause(self._engine.checks[item.clause], DType(item.dtype)))
             if gates(outcome.verdict, outcome.level, strict=posed.is_strict):
                 failing.append(outcome)
-        self._engine.forget(posed.target)
         close_all()
         known = self._clauses.setdefault(posed.function, [])
         known += [each.clause for each in failing if each.clause not in known]
         return Judged(posed, self._plan.seed, failing, time.perf_counter() - began)
+
+    def _run(self, posed: Posed) -> SubjectRun:
+        is_known = posed.function in self._clauses
+        run = (BriefRun if is_known else SubjectRun)(
+            summon(posed.target, self._plan), self._plan, lambda _: None, lambda: self._engine.checks,
+            lambda: read_refutations(self._engine.spec))
+        run.archives = self._archives
+        return run
 
     def _ordered(self, posed: Posed) -> Iterable[Item]:
         known = self._clauses.get(posed.function, [])
