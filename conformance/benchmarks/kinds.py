@@ -121,6 +121,7 @@ class Judge:
         targets = tuple(dict.fromkeys(each.target for each in functions))
         self._plan = Plan(targets, effort=Effort.QUICK, seed=seed, dtypes=DTYPES)
         self._engine, self._archives, self._clauses = Engine(self._plan), Archives(), clauses
+        self._refutations = read_refutations(self._engine.spec)
 
     def judge(self, posed: Posed) -> Judged:
         """The function at this seed."""
@@ -141,7 +142,7 @@ class Judge:
         is_known = posed.function in self._clauses
         run = (BriefRun if is_known else SubjectRun)(
             summon(posed.target, self._plan), self._plan, lambda _: None, lambda: self._engine.checks,
-            lambda: read_refutations(self._engine.spec))
+            lambda: self._refutations)
         run.archives = self._archives
         return run
 

@@ -9,8 +9,6 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import FAILURES, DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.problems.demand import Demand
-from attnspec.problems.domain import domain
 from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
 from helpers.law import checks
@@ -37,8 +35,9 @@ def test_a_clause_convicts_the_wrong_one_and_holds_for_the_right_one(clause: str
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_clause_about_groups_meets_several_of_several_heads(seed: int) -> None:
-    demands = tuple(dict.fromkeys(Demand(check.domain) for check in checks().values() if not check.domain.is_layer))
-    rows = SizePlan(demands, Limits(), Effort.QUICK, seed).rows(Demand(domain(grouped="always")))
+    demands = tuple(dict.fromkeys(check.demand(projects=False) for check in checks().values()
+                                  if not check.clause.pool and not check.domain.is_layer))
+    rows = SizePlan(demands, Limits(), Effort.QUICK, seed).rows(checks()["grouped.definition"].demand(projects=False))
     assert any(sizes.H > sizes.Hkv > 1 for sizes in rows[:8])
 
 
