@@ -55,7 +55,7 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case, found: Found) 
         moved = refused.moved(**move)
         if moved is None or moved.sizes == plain or not interview.takes(moved):
             continue
-        axes = frozenset(differing(moved, refused))
+        axes = _needed(interview, moved, refused, frozenset(differing(moved, refused)))
         narrower = tuple(_Search(interview, moved, refused, axes).found())
         if narrower:
             return tuple(Found(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
