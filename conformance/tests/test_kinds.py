@@ -33,6 +33,14 @@ def test_a_clause_convicts_the_wrong_one_and_holds_for_the_right_one(clause: str
     assert judged(right, clause).verdict is Verdict.HELD
 
 
+def test_what_raises_while_it_is_differentiated_is_told_with_its_own_line() -> None:
+    pytest.importorskip("torch")
+    evidence = judged("tensors.py:view_of_what_is_expanded", "gradients.grouped_heads").evidence
+    assert evidence
+    assert evidence.explained
+    assert "kinds/tensors.py:30 where" in evidence.explained.cause
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_clause_about_groups_meets_several_of_several_heads(seed: int) -> None:
     says_nothing_of_groups = subject_of(lambda *arrays, **_: arrays[2], frozenset({"mask", "causal"}))
