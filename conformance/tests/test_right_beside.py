@@ -40,7 +40,8 @@ def test_what_raises_on_every_call_is_told_so_and_is_like_no_fault() -> None:
 
 
 def test_a_past_without_which_the_answer_is_right_is_told() -> None:
-    subject = subject_of(lengths_end_at_the_past, frozenset({"past_key", "past_value", "key_lengths"}), dtypes=(DType.FLOAT32,))
+    keywords = frozenset({"past_key", "past_value", "key_lengths"})
+    subject = subject_of(lengths_end_at_the_past, keywords, dtypes=(DType.FLOAT32,))
     evaluator = Evaluator(subject, DType.FLOAT32)
     case = make_problem(Recipe.parse(
         "B2,H1,Hkv1,T2,S4,D4,Dv4;mask=none;families=normal;with=key_lengths+past_key+past_value;key_lengths=ragged;"
