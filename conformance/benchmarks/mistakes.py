@@ -37,7 +37,7 @@ def attend(query: Array, key: Array, value: Array, *, visible: Array | bool, sca
     total = weights.sum(axis=-1, keepdims=True)
     weights = weights / np.where(total == 0, 1, total)
     mixed = weights.reshape(B, Hkv, H // Hkv, T, S) @ v[:, :, None]
-    return mixed.reshape(B, H, T, Dv).astype(query.dtype)
+    return np.asarray(mixed.reshape(B, H, T, Dv).astype(query.dtype))
 
 
 def below(T: int, S: int, first: int = 0) -> Array:

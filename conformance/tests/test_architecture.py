@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: its drawing, its glossary, the path of a case; and docs/renamed.md leads somewhere."""
+"""docs/architecture.md is true: its drawing, its glossary, the path of a case."""
 
 from __future__ import annotations
 
@@ -89,11 +89,3 @@ def test_the_faults_and_hypothesis_are_loaded_for_what_fails(tmp_path: Path, imp
     file.write_text(f"def attend(query, key, value):\n    return {implementation}\n", encoding="utf-8")
     told = subprocess.run([sys.executable, "-c", LOADED, f"{file}:attend"], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == loaded
-
-
-def test_every_new_name_of_the_table_of_renames_exists() -> None:
-    rows = re.findall(r"^\| `[\w./]+` \| `([\w./]+)` \|$", (CHECKOUT / "docs/renamed.md").read_text("utf-8"),
-                      flags=re.MULTILINE)
-    assert len(rows) > 200
-    missing = [name for name in rows if not (is_there(name) if "/" not in name else (PACKAGE / f"{name}.py").exists())]
-    assert missing == []

@@ -249,7 +249,7 @@ def test_an_interruption_is_swift_and_the_record_says_what_is_missing(
     assert scratch_folders() == []
 
 
-def test_what_a_killed_run_leaves_is_removed_by_the_next_and_what_is_in_use_stays(
+def test_what_a_killed_run_leaves_is_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_of_a_backward_pass_that_no_fault_is_like_it_is_said_that_it_is_wrong() 
     subject = fault_subject("fault/grad_products_of_first_head")
     sound = as_backward()
 
-    def shifted(*inputs: Array, **keywords: object) -> dict[str, Array]:
+    def shifted(*inputs: Array, **keywords: Any) -> dict[str, Array]:  # noqa: ANN401  (keywords of any type)
         """Every gradient of the keys, (B,Hkv,S,D), with a constant added that no fault adds."""
         gradients = dict(sound(*inputs, **keywords))
         return {**gradients, "key": gradients["key"] + np.float32(0.37)}

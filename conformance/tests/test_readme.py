@@ -1,4 +1,4 @@
-"""The README shows no figures of power but those of the record that lies beside it, and shows these as they are."""
+"""The README is short, its example is judged as it says, and its figures of power are those of the records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.engine.engine import Engine
 from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record, read_records
@@ -18,6 +20,9 @@ from helpers.records import run_started
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
 """The suite beside the rules of others, these on faults of sizes, and the suite alone as CI measures it."""
+README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+[SOURCE] = re.findall(r"^```python\n(# mine\.py\n.*?)^```", README, re.MULTILINE | re.DOTALL)
+DEFINITION = "attention.definition"
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -31,10 +36,36 @@ def made_up() -> RunRecord:
     return RunRecord(run_started(), (), (), RunFinished("", 1.0, {}, 0), puts=(put,))
 
 
-def test_the_tables_of_rules_are_those_of_the_records() -> None:
-    given = [markdown_table(read_record(record)) for record in (RECORD, AT_SIZES, TODAY) if record.exists()]
-    assert tables((CHECKOUT / "README.md").read_text(encoding="utf-8")) == given, (
-        "attnspec report reports/power/NAME.jsonl --table prints the tables that belong into the README")
+def verdict_on(source: str, path: Path) -> tuple[Verdict, list[str]]:
+    """What the definition says of the README's function, and the likely causes."""
+    path.write_text(source, encoding="utf-8")
+    target = f"{path}:attend"
+    engine = Engine(Plan((target,), clauses=(DEFINITION,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))
+    outcome = engine.try_item(Item(target, DEFINITION, "float32"))
+    return outcome.verdict, [like.fault for like in outcome.evidence.like] if outcome.evidence else []
+
+
+def test_the_readme_has_at_most_1200_words() -> None:
+    assert len(README.split()) <= 1200
+
+
+def test_the_readme_s_function_has_the_bug_that_is_printed(tmp_path: Path) -> None:
+    verdict, like = verdict_on(SOURCE, tmp_path / "mine.py")
+    assert (verdict, like) == (Verdict.VIOLATED, re.findall(r"^  like: (\w+) ", README, re.MULTILINE))
+
+
+def test_the_readme_s_function_conforms_with_the_line_that_mends_it(tmp_path: Path) -> None:
+    [mended] = re.findall(r"^With `(total = .*)`, it conforms", README, re.MULTILINE)
+    source, lines = re.subn(r"total = total \+ .*", mended, SOURCE)
+    assert lines == 1
+    assert verdict_on(source, tmp_path / "mended.py") == (Verdict.HELD, [])
+
+
+@pytest.mark.parametrize(("page", "records"), [("README.md", [TODAY]), ("docs/power.md", [RECORD, AT_SIZES])])
+def test_the_tables_of_rules_are_those_of_the_records(page: str, records: list[Path]) -> None:
+    given = [markdown_table(read_record(record)) for record in records if record.exists()]
+    assert tables((CHECKOUT / page).read_text(encoding="utf-8")) == given, (
+        f"attnspec report reports/power/NAME.jsonl --table prints the tables that belong into {page}")
 
 
 @pytest.mark.parametrize("group", ["gradients", "serving"])

@@ -90,6 +90,8 @@ REFUSED = {
     'if H // Hkv > 4: raise ValueError("group size")': ["G > 4"],
     'if mask is not None: raise NotImplementedError("no mask yet")': ["mask"],
     'if window is not None: raise NotImplementedError("no sliding_window yet")': ["window"],
+    'if mask is not None and S > 8: raise ValueError("a mask of few keys")': ["mask with S > 8"],
+    'if mask is not None and D > 8: raise ValueError("a mask of narrow heads, head_dim")': ["mask with D > 8"],
     'assert D <= 64': ["D > 64"],
 }
 

@@ -38,6 +38,8 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     visible = near(query.shape[2], key.shape[2], window or (None, None), start)
     if causal:
         visible = visible & near(query.shape[2], key.shape[2], (None, 0), start)
+    if window is not None:  # a rolling cache may hold anything where no window reaches any more
+        value = np.where(np.asarray(visible.any(axis=0))[:, None], value, wide.type(0))
     if mask is not None:
         visible = visible & mask
     if key_lengths is not None:

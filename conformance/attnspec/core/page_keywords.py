@@ -15,7 +15,7 @@ POOL = "pages"
 
 PagePattern = Literal["shuffled", "in_order", "backwards", "one_slot", "odd", "one_page", "long_table", "large_beyond",
                       "nan_beyond", "no_page_beyond", "shared",
-                      "pages_of_16", "pages_of_32", "pages_of_256", "beyond_16_bits"]
+                      "pages_of_16", "pages_of_32", "pages_of_64", "pages_of_128", "pages_of_256", "beyond_16_bits"]
 PAGE_PATTERNS: Mapping[PagePattern, str] = {
     "shuffled": "pages of 4 slots in any order, two unused ones among them",
     "in_order": "pages of 4 slots, entry by entry, one behind the other",
@@ -30,6 +30,8 @@ PAGE_PATTERNS: Mapping[PagePattern, str] = {
     "no_page_beyond": "as shuffled; three more columns of the table name no page there is",
     "pages_of_16": "pages of 16 slots in any order, two unused ones among them",
     "pages_of_32": "the same of 32 slots",
+    "pages_of_64": "the same of 64 slots",
+    "pages_of_128": "the same of 128 slots",
     "pages_of_256": "the same of 256 slots",
     "beyond_16_bits": "pages of one slot behind 65,600 unused ones, so that no 16 bits hold their numbers",
     "shared": "pages of 2 slots in any order, each of which all batch entries share whose keys and values are the same",

@@ -63,10 +63,11 @@ def _asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List[Any]
 
 def _own_place(steps: List[TracebackType]) -> List[Any]:
     """File and line of the subject's own code that the exception came from: the innermost step in the package in which
-    the call began. What lies deeper belongs to the libraries that it calls.
+    the call began. What lies deeper belongs to the libraries that it calls, and what differentiates it is ours.
     """
-    for step in reversed(steps):
-        if _package(step) == _package(steps[0]):
+    own = [step for step in steps if OURS not in Path(step.tb_frame.f_code.co_filename).parents] or steps
+    for step in reversed(own):
+        if _package(step) == _package(own[0]):
             return _place(step)
     return ["", 0]
 

@@ -123,14 +123,14 @@ class SizePlan:
             rows = sorted(rows, key=lambda sizes: not _is_telling(sizes))[:GLANCED]
             rows[:1] = [self._in_groups(demand, sizes) for sizes in rows[:1]]
         else:
-            rows[:aimed] = sorted(rows[:aimed], key=demand.work)
+            rows[:aimed] = self._in_some_groups(demand, sorted(rows[:aimed], key=demand.work))
         simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
         yield from (*rows, *filter(None, simplest))
 
     def _in_groups(self, demand: Demand, sizes: Sizes) -> Sizes:
-        """The one case of a glance with several groups of several heads, of each clause about groups and of every
-        second that may have them. Where all heads share one of keys, which is whose does not show, nor what was
-        broadcast and should have been repeated.
+        """A case with several groups of several heads, of each clause about groups and of every second that may have
+        them. Where all heads share one of keys, which is whose does not show, nor what was broadcast and should have
+        been repeated.
         """
         grouping, takes = demand.domain.grouped, self.limits.grouped
         is_about_groups = grouping == "always" and takes is not False
@@ -139,8 +139,21 @@ class SizePlan:
         if not (is_about_groups or is_chosen) or sizes.H > sizes.Hkv > 1:
             return sizes
         most = max(self._cap(demand, 0), demand.work(sizes))
-        grouped = demand.within(replace(sizes, H=4, Hkv=2), self.limits, most)
-        return grouped if grouped and grouped.H > grouped.Hkv > 1 else sizes
+        for heads in (6, 4):  # what takes the number of groups for that of heads in a group is right for two of two
+            grouped = demand.within(replace(sizes, H=heads, Hkv=2), self.limits, most)
+            if grouped and grouped.H > grouped.Hkv > 1:
+                return grouped
+        return sizes
+
+    def _in_some_groups(self, demand: Demand, rows: list[Sizes]) -> list[Sizes]:
+        """The openings of a clause, one of them with several groups of several heads if it is about groups: with one
+        group, or one head in each, hardly a mix-up of them shows. The smallest case stays, to be read on.
+        """
+        is_shown = any(sizes.H > sizes.Hkv > 1 for sizes in rows)
+        if demand.domain.grouped != "always" or is_shown or len(rows) <= 1:
+            return rows
+        smallest, second, *others = rows
+        return [smallest, self._in_groups(demand, second), *others]
 
     def _drawn(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""

@@ -18,6 +18,10 @@ times those of the problem to start from, where nothing small is taken.
 """
 
 
+FEWER = 4
+"""Queries and keys where few are asked for: a keyword still shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A refusal, with the function's words."""
@@ -47,15 +51,22 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case, found: Found) 
     if found.refusal.conditions or not keywords or refused is None:
         return (found,)
     plain = start.sizes
-    for move in ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2}):
+    for move in _moves(plain):
         moved = refused.moved(**move)
         if moved is None or moved.sizes == plain or not interview.takes(moved):
             continue
-        axes = frozenset(differing(moved, refused))
+        axes = _needed(interview, moved, refused, frozenset(differing(moved, refused)))
         narrower = tuple(_Search(interview, moved, refused, axes).found())
         if narrower:
             return tuple(Found(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
     return (found,)
+
+
+def _moves(plain: Sizes) -> Iterator[Mapping[str, int]]:
+    """Where a keyword may be taken that is refused at plain sizes: few of an axis, or many of it."""
+    yield from ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2})
+    yield from ({"T": FEWER, "S": FEWER}, {"S": FEWER}, {"T": 2 * plain.T, "S": 2 * plain.S}, {"B": 2 * plain.B})
+    yield from ({"D": width, "Dv": width} for width in (plain.D // 2, 2 * plain.D, 4 * plain.D))
 
 
 def _needed(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:

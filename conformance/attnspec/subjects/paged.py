@@ -94,6 +94,8 @@ LAYOUTS: Mapping[PagePattern, Layout] = {
     "no_page_beyond": replace(_LONG, tail=_no_page),
     "pages_of_16": Layout(slots=lambda _: 16),
     "pages_of_32": Layout(slots=lambda _: 32),
+    "pages_of_64": Layout(slots=lambda _: 64),
+    "pages_of_128": Layout(slots=lambda _: 128),
     "pages_of_256": Layout(slots=lambda _: 256),
     "beyond_16_bits": Layout(slots=lambda _: 1, order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
     "shared": Layout(slots=lambda _: 2, shares=True),

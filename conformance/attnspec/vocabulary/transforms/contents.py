@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.numerics.expectation import visible_keys
 from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array
@@ -67,9 +68,9 @@ def other_content(posed: Attention, *, by: DrawnSeed, arrays: tuple[ArrayName, .
 LARGE = 256.0
 
 
-def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...],
+def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value", "past_key", "past_value"], ...],
                    content: Literal["large", "nan", "inf"]) -> Attention:
-    """Put other content into the keys and values that are masked for every query.
+    """Put other content into the keys and values that are masked for every query, new or past ones.
 
     `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
     """
@@ -78,13 +79,13 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], .
     if problem.sizes.Hkv < problem.sizes.H:
         raise NoClaim("heads are grouped")
     hidden = np.asarray(~visible_keys(problem, posed.conventions).any(axis=2))
-    if not hidden.any():
+    places = {name: hidden[..., : problem.past] if name in CACHED else hidden[..., problem.past :] for name in arrays}
+    if not any(each.any() for each in places.values()):
         raise NoClaim("no key is masked for every query")
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
     if content == "large" and reach > unit(problem.dtype).largest:
         raise NoClaim("a dot product with the new keys would overflow")
-    changed = {name: poisoned(getattr(problem, name), hidden, content) for name in arrays}
-    return posed.but(**changed)
+    return posed.but(**{name: poisoned(getattr(problem, name), each, content) for name, each in places.items()})
 
 
 def poisoned(array: Array, hidden: Array, content: str) -> Array:
