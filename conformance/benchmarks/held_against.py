@@ -81,7 +81,7 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
 
 
 def _that_hold(parts: Sequence[str], failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
-    """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large: of the same
+    """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large: of one
     clause, for another may ask less, or give a mask of its own.
     """
     for each in passing:
