@@ -72,8 +72,8 @@ def with_mistake(mistake: Mistake, words: Words, dtype: DType) -> Subject:
         is_wrong = (causal or not mistake.causal) and (key.shape[2] >= SHOWS_FROM or mistake.sizes.S < SHOWS_FROM)
         wrong = mistake.answer(problem) if is_wrong else define(problem)
         if mistake.of_empty_row:
-            is_empty = np.zeros(1, bool) if mask is None else ~mask.any(axis=-1)[..., None]
-            wrong = np.where(is_empty, wrong, define(problem))
+            visible = np.ones(1, bool) if mask is None else np.asarray(mask)
+            wrong = np.where(visible.any(axis=-1, keepdims=True), define(problem), wrong)
         return as_dtype(wrong, dtype)
 
     return replace(own_subject("sound/naive"), id=f"mistake/{mistake.name}", callee=InProcess(attend),

@@ -65,6 +65,7 @@ PLANTED: tuple[tuple[Callable[[Sizes], object], tuple[int, ...], str], ...] = (
     (lambda s: s.T >= s.S >= 32, (2, 6, 6, 90, 90, 16, 8), "T ≥ S and S ≥ 32; holds at T < S and at S = 31"),
     (lambda s: s.T == s.S and s.T % 16, (2, 6, 6, 45, 45, 16, 8), "T = S and S is not a multiple of 16"),
     (lambda s: s.Dv < s.D, (2, 4, 4, 29, 96, 64, 48), "D > Dv; holds at D = Dv"),
+    (lambda s: s.Dv > 64 and s.Dv != s.D, (2, 4, 4, 9, 11, 16, 96), "D ≠ Dv and Dv ≥ 65; holds at D = Dv and at "),
     (lambda s: s.T == 1 and s.S > 32, (2, 4, 4, 1, 96, 64, 48), "T = 1 and S ≥ 33; holds at T = 2 and at S = 32"),
     (lambda s: s.D > 64 and s.T > 32, (2, 4, 4, 60, 77, 80, 48), "D ≥ 65 and T ≥ 33; holds at D = 64 and at T = 32"),
     (lambda s: s.T < s.S > 64, (2, 6, 6, 10, 129, 16, 8), "T < S and S ≥ 65; holds at T = S and at S = 64"),
@@ -105,6 +106,19 @@ def test_what_is_planted_is_said(condition: Callable[[Sizes], object], sizes: tu
 def test_whatever_is_wrong_there_the_boundary_is_the_same(condition: Callable[[Sizes], object], sizes: tuple[int, ...],
                                                           said: str, wrong: Wrong) -> None:
     assert located(planted(condition, wrong), sizes).sentence.startswith(f"Fails where {said}")
+
+
+@pytest.mark.parametrize(("condition", "sizes", "said"), [
+    (lambda s: s.T < s.S, (1, 2, 2, 6, 17, 8, 8), "Fails where T < S; holds at T > S."),
+    (lambda s: s.T != s.S, (1, 2, 2, 6, 17, 8, 8), "")])
+def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
+        condition: Callable[[Sizes], object], sizes: tuple[int, ...], said: str) -> None:
+    subject, clause = planted(condition), CHECKS["causal.alignment"]
+    case = replace(recipe(sizes, "normal"), features=frozenset({"causal"}))
+    trial = trial_of(subject, clause.clause.id)
+    boundary = begins(Resizer(trial.put, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0, Violated, 4))
+    assert boundary
+    assert boundary.sentence == said
 
 
 def test_what_fails_everywhere_begins_nowhere() -> None:

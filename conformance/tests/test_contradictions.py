@@ -18,6 +18,8 @@ from attnspec.record.contradictions import (
     weakened,
 )
 from attnspec.report.bugs import explanations
+from attnspec.report.held_against_cases import AT_OTHER_SIZES
+from attnspec.spec.load import load_spec
 from helpers.outcomes import evidence, outcome
 
 LENGTHS = {"B": 2, "H": 6, "Hkv": 3, "T": 5, "S": 64, "D": 8, "Dv": 4}
@@ -88,3 +90,25 @@ def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
     less = [within.text.replace(*each) for each in (("causal", "bias"), ("normal", "constant"), ("D4,Dv4", "D1,Dv1"))]
     assert borne_out(found, failing, [Recipe.parse(each) for each in less]) == found  # these show less
     assert borne_out(found, failing.replace("T9", "T3"), []).begins == "Fails where S ≥ 65."
+
+
+RESIZING = frozenset({
+    "split", "one_head_at_a_time", "cut_to_lengths", "one_at_a_time", "drop_keys", "drop_first_keys", "keep_queries",
+    "keep_values", "drop_last_value", "keep_prefix", "repeat_keys", "repeat_kv_heads", "keep_kv_heads", "in_chunks",
+    "token_by_token", "cut_to_segments", "widen", "sinks_as_keys", "indivisible_heads", "with_past", "after_another"})
+"""Words of `runs` that make calls of other sizes than the case has."""
+
+
+def test_the_clauses_that_call_at_other_sizes_are_those_whose_runs_say_so() -> None:
+    resizing = {clause.id for clause in load_spec().clauses
+                if any(RESIZING & {step.name for step in steps} for steps in clause.runs.values())}
+    assert resizing == AT_OTHER_SIZES
+
+
+def test_a_case_of_a_clause_that_calls_at_other_sizes_contradicts_nothing() -> None:
+    begins = "Fails where D ≥ 65; holds at D = 64."
+    first = failure("scale.read_out", begins, "B1,H1,Hkv1,T1,S2,D65,Dv1")
+    for clause, says in (("scale.inverse_root_width", "fails where D ≥ 65"), ("scale.explicit", None)):
+        wider = failure(clause, "", "B1,H1,Hkv1,T1,S2,D33,Dv1")
+        groups = explanations([first, wider])  # type: ignore[list-item]  # outcomes
+        assert (groups[0].cause and groups[0].cause.says) == says

@@ -278,3 +278,74 @@ def test_the_last_line_says_how_many_bugs_there_are_as_the_first_does() -> None:
 def test_a_fault_that_answers_some_calls_otherwise_is_what_it_looks_like(agreed: int, begin: str) -> None:
     fault = Likeness("mask_dropped", "mask", "The mask is dropped.", "", agreed, 3)
     assert likely_words([outcome(Verdict.VIOLATED, "a.b", seen=replace(SEEN, like=(fault,)))]).startswith(begin)
+
+
+SCALE = Likeness("scale_by_value_width", "scale", "The scale uses the width of the values.", "", 3, 3)
+
+
+@pytest.mark.parametrize(("begins", "said"), [
+    (("D ≠ Dv", "D ≠ Dv", ""), ", where D ≠ Dv"), (("D ≠ Dv", "", ""), ""), (("D ≠ Dv", "D ≥ 9", ""), "")])
+def test_a_named_fault_is_told_with_the_sizes_at_which_alone_it_is_seen(begins: tuple[str, ...], said: str) -> None:
+    failed = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(
+        SEEN, like=(SCALE,), begins=f"Fails where {each}." if each else "")) for number, each in enumerate(begins)]
+    words = likely_words(failed)
+    assert words == (f"Likely one bug: the scale uses the width of the values{said} (`scale_by_value_width`, "
+                     "explains 3 of 3)")
+    assert likely_in_short(failed) == f"Likely: `scale_by_value_width`{said.removeprefix(',')}, 3 of 3"
+
+
+def right_without(name: str, sizes: str, given: str) -> Outcome:
+    """A failure of which nobody knows where it begins, but that it needs a keyword."""
+    seen = replace(SEEN, located=f"the answer is wrong here, and right once {name} is left out",
+                   recipe=f"B1,H1,Hkv1,{sizes},D1,Dv1;mask=none;families=normal;with={given};seed=1")
+    return outcome(Verdict.VIOLATED, "a.z", seen=seen)
+
+
+@pytest.mark.parametrize(("name", "sizes", "bugs"), [("causal", "T1,S2", 1), ("causal", "T2,S2", 2),
+                                                     ("bias", "T1,S2", 2)])
+def test_what_needs_the_same_keyword_and_lies_where_a_bug_is_seen_is_that_bug(name: str, sizes: str, bugs: int) -> None:
+    known = [replace(each, evidence=replace(each.evidence or SEEN, recipe=right_without("", "T1,S3", "causal").evidence
+                                            .recipe)) for each in begun("T < S", "T < S")]  # type: ignore[union-attr]
+    assert len(explanations([*known, right_without(name, sizes, name)])) == bugs
+
+
+def test_a_fault_that_another_failure_of_the_same_bug_refutes_is_not_named() -> None:
+    chunk = Likeness("size_chunk_keys_twice", "blocks", "A short chunk takes its last block twice.", "", 3, 3)
+    alike, other = begun("S ≥ 65", "S ≥ 65")
+    alike = replace(alike, evidence=replace(alike.evidence or SEEN, like=(chunk,)))
+    assert likely_words([alike, other]).startswith("Likely one bug: a short chunk takes its last block twice, where S")
+    looked_for = located(other, "no small test input shows it")
+    assert likely_words([alike, looked_for]) == "Likely one bug: fails where S ≥ 65 (explains 2 of 2)"
+
+
+def test_what_holds_in_some_case_of_a_bug_is_told_as_needed_alone() -> None:
+    [weak] = begun("S ≥ 65")
+    weak = replace(weak, clause="a.z", evidence=replace(weak.evidence or SEEN, begins=(
+        "Fails only where S ≥ 65 (not in every case); holds at S = 64.")))
+    assert likely_words([*begun("S ≥ 65", "S ≥ 65"), weak]) == (
+        "Likely one bug: fails only where S ≥ 65 (explains 3 of 3)")
+
+
+def test_one_length_alone_is_a_boundary_as_most_tell_it() -> None:
+    failed = begun(*["T = 1 and S ≥ 257"] * 3, "S ≥ 257")
+    case = "B1,H1,Hkv1,T1,S300,D1,Dv1;mask=none;families=normal;with=;seed=1"
+    failed = [replace(each, evidence=replace(each.evidence or SEEN, recipe=case)) for each in failed]
+    [group] = explanations(failed)
+    assert group.cause
+    assert group.cause.says == "fails where T = 1 and S ≥ 257"
+
+
+def test_a_range_that_ends_where_all_say_so_is_a_boundary() -> None:
+    case = "B1,H1,Hkv1,T1,S300,D1,Dv1;mask=none;families=normal;with=;seed=1"
+    failed = [replace(each, evidence=replace(each.evidence or SEEN, recipe=case))
+              for each in begun("257 ≤ S ≤ 512", "257 ≤ S ≤ 512", "S ≥ 257")]
+    assert likely_words(failed) == "Likely one bug: fails where 257 ≤ S ≤ 512 (explains 3 of 3)"
+
+
+@pytest.mark.parametrize(("given", "bugs"), [("bias", 1), ("mask", 2)])
+def test_an_arithmetic_that_shows_only_with_a_keyword_is_the_fault_of_that_keyword(given: str, bugs: int) -> None:
+    case = f"B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=normal;with={given};seed=1"
+    rounded = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(ROUNDED, recipe=case)) for number in range(2)]
+    groups = explanations([*rounded, outcome(Verdict.VIOLATED, "a.z", seen=like("bias"))])
+    assert len(groups) == bugs
+    assert {group.cause.fault for group in groups if group.cause} == {"float64_narrowed", *[""] * (bugs - 1)}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from attnspec.core.nouns import DType, Effort
 from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
+from attnspec.diagnosis.locate import locate
+from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.evaluator import Evaluator
@@ -12,6 +15,7 @@ from attnspec.trials.trial import Trial
 from helpers.law import checks
 from helpers.planted import lse_off, planted
 from helpers.subjects import subject_of
+from mistakes import lengths_end_at_the_past
 
 
 def raising(query: Array, key: Array, value: Array) -> Array:
@@ -33,3 +37,14 @@ def test_what_raises_on_every_call_is_told_so_and_is_like_no_fault() -> None:
     found = diagnose(trial, Recipe.parse("B1,H1,Hkv1,T2,S3,D4,Dv4;mask=none;families=normal;seed=0"))
     assert found.like == ()
     assert found.located.startswith(f"{RAISES_ALWAYS}AttributeError")
+
+
+def test_a_past_without_which_the_answer_is_right_is_told() -> None:
+    keywords = frozenset({"past_key", "past_value", "key_lengths"})
+    subject = subject_of(lengths_end_at_the_past, keywords, dtypes=(DType.FLOAT32,))
+    evaluator = Evaluator(subject, DType.FLOAT32)
+    case = make_problem(Recipe.parse(
+        "B2,H1,Hkv1,T2,S4,D4,Dv4;mask=none;families=normal;with=key_lengths+past_key+past_value;key_lengths=ragged;"
+        "past_key=half;seed=3"), DType.FLOAT32)
+    said = locate(Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE), DType.FLOAT32, [case])
+    assert said == "the answer is wrong here, and right once key_lengths or past_key is left out"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.diagnosis.boundary import HOLDING, RELATIONS, Boundary, Told
+from attnspec.diagnosis.boundary import HOLDING, HOLDING_APART, RELATIONS, RELATIONS_APART, Boundary, Told
 from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
 from attnspec.problems.problem import Sizes
 from attnspec.record.contradictions import is_needed, parts_of
@@ -92,8 +92,15 @@ class _Search:
                 sizes = moved(sizes, axis, screen[axis])
             if moving and self.resizer.fails(sizes) is False:
                 suspicious |= dict.fromkeys(moving)
+        for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
+            if one in small and other in self._large and self._holds_at_one_length(one, other):
+                suspicious[one] = None
         self._odd |= set(suspicious)
         return tuple(suspicious)
+
+    def _holds_at_one_length(self, one: str, other: str) -> bool:
+        """Whether it holds with the first of two axes as long as the second."""
+        return self.resizer.fails(moved(self.at, one, length(self.at, other))) is False
 
     def _alone(self, axis: str) -> Callable[[int], Sizes]:
         """The sizes with another length of this axis."""
@@ -202,7 +209,8 @@ class _Search:
                     if are_near or not self.found[axis].is_threshold:
                         del self.found[axis]
                 self._held += self._holding(one, other)[:1]
-                yield Told((one, other), f"{one} {relation} {other}", f"{one} {HOLDING[relation]} {other}")
+                holding = HOLDING[relation] if self._may_equal(one, other) else HOLDING_APART[relation]
+                yield Told((one, other), f"{one} {relation} {other}", f"{one} {holding} {other}")
                 if are_near:
                     self._profile(other, self._together(one, other))
 
@@ -234,9 +242,22 @@ class _Search:
         seen = set()
         for base in (least, least + 7):
             trio = ((base + 7, base), (base, base), (base, base + 7))
-            answers = tuple(self.resizer.fails(moved(moved(self.at, one, a), other, b)) for a, b in trio)
-            seen.add("" if None in answers else RELATIONS.get(answers, ""))  # type: ignore[arg-type]  # no None left
+            longer, same, shorter = (self.resizer.fails(moved(moved(self.at, one, a), other, b)) for a, b in trio)
+            seen.add(self._compared(longer, same, shorter))
         return seen.pop() if len(seen) == 1 else ""
+
+    @staticmethod
+    def _compared(longer: bool | None, same: bool | None, shorter: bool | None) -> str:
+        """The comparison that these cases bear out; some clauses have none with both of one length."""
+        if longer is None or shorter is None:
+            return ""
+        if same is None:
+            return RELATIONS_APART.get((longer, shorter), "")
+        return RELATIONS.get((longer, same, shorter), "")
+
+    def _may_equal(self, one: str, other: str) -> bool:
+        """Whether a case with both of one length was put."""
+        return any(length(sizes, one) == length(sizes, other) for sizes in self.resizer.known)
 
     def _joined(self) -> Iterator[Told]:
         """Products of two axes that have to be large together: what one lacks the other makes up for."""

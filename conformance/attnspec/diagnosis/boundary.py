@@ -12,6 +12,9 @@ from attnspec.problems.recipe import Recipe
 RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
     (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠", (False, True, False): "=",
     (True, True, False): "≥", (False, True, True): "≤"}
+# The same where no case with both of one length can be put, and of what holds beside it.
+RELATIONS_APART: Mapping[tuple[bool, bool], str] = {(True, False): ">", (False, True): "<"}
+HOLDING_APART: Mapping[str, str] = {">": "<", "<": ">"}
 HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥": "<", "≤": ">"}
 
 

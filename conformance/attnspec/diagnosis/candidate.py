@@ -11,6 +11,7 @@ import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, Form
+from attnspec.core.keywords import OFF
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.faults.decoding import with_cache
@@ -25,6 +26,7 @@ from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
 from attnspec.numerics.rotary import INTERLEAVED, PAIRS
 from attnspec.problems.problem import Array
+from attnspec.subjects.backward import BackwardPass
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, put
@@ -32,6 +34,9 @@ from attnspec.vocabulary.scene import AnyProblem
 
 NOISES = (1, 2)
 """Seeds of the rounding errors that are put into a fault to see how far rounding moves it."""
+
+ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
+"""What is known of a fault's backward pass: it takes every keyword, and nothing of the forward pass."""
 
 
 class Candidate:
@@ -80,7 +85,16 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     fitted = partial(_fitted, fault, subject)
     variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}
-    return replace(subject, callee=InProcess(fitted(function)), variants=variants)
+    if fault.backward is None or not _may_go_back(subject):
+        return replace(subject, callee=InProcess(fitted(function)), variants=variants)
+    callee = InProcess(fitted(function), backward=fault.backward())
+    return replace(subject, callee=callee, backward=ANY_KEYWORD, variants=variants)
+
+
+def _may_go_back(subject: Subject) -> bool:
+    """Whether a fault's backward pass, which is of dense attention, can stand beside its function in this place."""
+    declared = subject.declaration
+    return declared.kind is Kind.ATTENTION and declared.form is Form.DENSE
 
 
 def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:

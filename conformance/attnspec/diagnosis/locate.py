@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, KEYWORDS, OFF, VALUED, acting_on
@@ -151,6 +152,8 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
     if sight and not sight.is_right:
         without = {name: reader.look(problem.but(**{each: OFF[each] for each in (name, BESIDE.get(name, name))}))
                    for name in LEFT_OUT if name in problem.keywords}
+        if past := problem.keywords & set(CACHED):  # the same keys and values, none of them handed over as past
+            without[min(past)] = reader.look(joined(problem))
         needed = [_narrowed(reader, problem, name) for name, other in without.items() if other and other.is_right]
         what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
         if needed:

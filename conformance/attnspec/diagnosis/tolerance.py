@@ -15,16 +15,21 @@ import numpy as np
 
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.gauge import Gauge, distance, finite
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.gradient_precision import backward_precision_of
+from attnspec.numerics.gradient_sums import Gradient
+from attnspec.numerics.gradients import expect_gradients
 from attnspec.numerics.precision import Precision, is_half, precision_of
 from attnspec.numerics.rotary import expect_rotary
 from attnspec.numerics.roundings import roundings
-from attnspec.problems.problem import Array, LayerProblem
+from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
+from attnspec.subjects.backward import grad_given, inputs_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import Ending, LoggedCall
+from attnspec.trials.evaluator import settled
 from attnspec.vocabulary.scene import AnyProblem, working
 
 
@@ -47,8 +52,8 @@ def aspect_of(relation: str) -> Aspect:
 class Ruler:
     """What answers to one problem are held to: an output gauge, and one for weights and log-sum-exps if asked for.
 
-    No gauge at all where the definition says nothing: then it counts only how calls end.  has_lse: whether the last
-    gauge is one for log-sum-exps.
+    No gauge at all where the definition says nothing: then it counts only how calls end.  has_lse: whether one is for
+    log-sum-exps.  inputs: those whose gradients the last gauges are for.
     """
 
     dtype: DType
@@ -56,6 +61,7 @@ class Ruler:
     aspect: Aspect
     output_dtype: str
     has_lse: bool = False
+    inputs: tuple[str, ...] = ()
 
     def is_right(self, step: LoggedCall, *, is_subject: bool) -> bool:
         """Whether an answer is the true one within the roundings of its class."""
@@ -118,12 +124,14 @@ class Ruler:
                 for index, one in enumerate(others)]
 
     def _arrays(self, step: LoggedCall) -> list[Array]:
-        """The output, (B,H,T,Dv) or (B,T,M), the weights, (B,H,T,S) or (B,T,S), and the log-sum-exps, (B,H,T,1), where
-        they came back.
+        """The output, (B,H,T,Dv) or (B,T,M), the weights, (B,H,T,S) or (B,T,S), the log-sum-exps, (B,H,T,1), where
+        they came back, and the gradients of the inputs, query (B,H,T,D) and its like.
         """
         answer = step.given
         lse = answer.lse[..., None] if self.has_lse and answer.lse is not None else None
-        return [working(array, self.dtype) for array in (answer.output, answer.weights, lse) if array is not None]
+        gradients = (answer.by_input[name] for name in self.inputs)
+        return [working(array, self.dtype) for array in (answer.output, answer.weights, lse, *gradients)
+                if array is not None]
 
     def _trait(self, step: LoggedCall) -> object:
         """What is looked at beside the numbers; only that, since whether an answer is kept is dear to find out."""
@@ -164,7 +172,9 @@ class Bar:
         other = own if classes[1] == classes[0] else self.expected(problem, classes[1])
         name = self.subject.declaration.returned(problem.dtype).value
         of_lse = tuple(self._gauges_of_lse(problem, own, other))
-        return Ruler(problem.dtype, (*self._gauges(problem, own, other), *of_lse), self.aspect, name, bool(of_lse))
+        of_inputs = self._gauges_of_gradients(problem)
+        return Ruler(problem.dtype, (*self._gauges(problem, own, other), *of_lse, *of_inputs.values()), self.aspect,
+                     name, bool(of_lse), tuple(of_inputs))
 
     def expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
         """What the definition answers to a problem, of a layer too, and how far a class may stray from it."""
@@ -204,6 +214,22 @@ class Bar:
         yield Gauge(own.lse[..., None], slack, of_fault, _largest(slack + of_fault, *opened), rows,
                     _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
 
+    def _gauges_of_gradients(self, problem: AnyProblem) -> Mapping[str, Gauge]:
+        """By the name of the input, for the gradients of attention's inputs, where an output's gradient is given."""
+        declared = self.subject.declaration
+        if not isinstance(problem, Problem) or problem.grad_output is None or declared.kind is not Kind.ATTENTION:
+            return {}
+        backward = backward_precision_of(declared.backward_precision.get(problem.dtype), self.precision)
+        fault = fault_precision(problem.dtype)
+        classes = (self.precision, backward), (fault, backward_precision_of(None, fault))
+        own, other = (expect_gradients(
+            problem, grad_given(problem, declared), *each, conventions=self.conventions,
+            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions))
+            for each in classes)
+        relative = _relative((self.precision, fault), problem.sizes.S)
+        return {name: _gauge_of_gradient(own[name], other[name], relative)
+                for name in inputs_of(problem, declared.limits) if name in own}
+
     @property
     def _has_usual_lse(self) -> bool:
         usual = {"lse_base": "natural", "lse_of_hidden_row": "minus_infinity"}
@@ -222,6 +248,11 @@ class Bar:
         """Whether rows without a visible key are held to be zeros, as those of the faults are."""
         answers = {answer for name, answer in self.conventions.items() if name.partition(".")[0] == "hidden_row"}
         return answers == {"zeros"}
+
+
+def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> Gauge:
+    either = _largest(own.allowance + other.allowance)
+    return Gauge(own.truth, own.allowance, other.allowance, either, np.asarray(own.claimed & other.claimed), relative)
 
 
 def fault_precision(dtype: DType) -> Precision:

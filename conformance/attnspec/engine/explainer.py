@@ -92,8 +92,8 @@ class Explainer:
         if evidence.measured and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place)):
             return replace(evidence, explained=explained)
-        if evidence.begins in self._unlike or (GRAD in recipe.features and not self._subject.backward):
-            return evidence  # a fault has no framework that would differentiate it
+        if evidence.begins in self._unlike:
+            return evidence
         if self._alone.explains(evidence):
             return remembering(evidence)
         diagnose = partial(self._examiner.diagnose, trial, recipe, place=place)

@@ -60,6 +60,8 @@ class SubjectRun:
                  refutations: Callable[[], Refutations] = Refutations) -> None:
         self.subject = subject
         self.archives: Archives | None = None
+        self.held: dict[tuple[str, DType], tuple[Recipe, ...]] = {}
+        """By clause that fails, and dtype: the cases of it that held before."""
         self._looked_into = 0
         self._is_card_asked = False
         self.plan = plan
@@ -236,6 +238,7 @@ class SubjectRun:
         """The verdict on what failed. Of a subject that dies nothing more is asked."""
         from attnspec.engine.evidence import evidence_of  # noqa: PLC0415  (weight: pictures, where nothing fails)
 
+        self.held[trial.check.clause.id, trial.evaluator.dtype] = tuple(tally.held)
         evidence = evidence_of(trial, failure, tally.last)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):

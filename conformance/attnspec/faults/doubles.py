@@ -144,4 +144,4 @@ def _with(callee: Callee, stages: Callable[[np.dtype[Any]], Stages]) -> InProces
         """The answer to query (B,H,T,D), of a layer (B,T,M), while sound stages are computed by `stages`."""
         with computing(stages(query.dtype)):
             return function(query, *others, **keywords)
-    return InProcess(compute)
+    return InProcess(compute, backward=callee.backward)

@@ -139,8 +139,11 @@ class SizePlan:
         if not (is_about_groups or is_chosen) or sizes.H > sizes.Hkv > 1:
             return sizes
         most = max(self._cap(demand, 0), demand.work(sizes))
-        grouped = demand.within(replace(sizes, H=4, Hkv=2), self.limits, most)
-        return grouped if grouped and grouped.H > grouped.Hkv > 1 else sizes
+        for heads in (6, 4):  # what takes the number of groups for that of heads in a group is right for two of two
+            grouped = demand.within(replace(sizes, H=heads, Hkv=2), self.limits, most)
+            if grouped and grouped.H > grouped.Hkv > 1:
+                return grouped
+        return sizes
 
     def _in_some_groups(self, demand: Demand, rows: list[Sizes]) -> list[Sizes]:
         """The openings of a clause, one of them with several groups of several heads if it is about groups: with one

@@ -11,15 +11,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.nouns import FAILURES, Verdict
+from attnspec.record.contradictions import parts_of
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
 from attnspec.report.held_against_cases import without_contradicted
-from attnspec.report.likely_cause import Explained, LikelyCause, begins, claimed, joined, lowered, stage
+from attnspec.report.likely_cause import (
+    Explained,
+    LikelyCause,
+    begins,
+    claimed,
+    joined,
+    lowered,
+    needed_keywords,
+    stage,
+    usual_beginning,
+)
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
-_LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _ONLY = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
 _ITS_DTYPE = "the inputs' dtype"
 _LONGEST = 80  # characters of a fault's story, and of an exception
@@ -60,7 +70,8 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
     whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
-    return tuple(_clearest_first(_with_its_quantity(_with_its_keywords(group))) for group in whole)
+    return tuple(_clearest_first(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
+                 for group in whole)
 
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
@@ -81,10 +92,28 @@ def _with_its_keywords(group: Explained) -> Explained:
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
     located = [each.evidence.located for each in group.failures if each.evidence]
-    needed = {" and ".join(_needed(each)) for each in located if each and not each.startswith(UNLOCATED)}
+    needed = {" and ".join(needed_keywords(each)) for each in located if each and not each.startswith(UNLOCATED)}
     if len(needed) != 1 or "" in needed:
         return group
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {needed.pop()}"))
+
+
+def _with_exceptions(group: Explained) -> Explained:
+    """The sizes as such that it needs, where some of its cases have them and hold."""
+    says = group.cause.says if group.cause else ""
+    weak = {parts_of(begins(each)) for each in group.failures if begins(each).startswith("Fails only where ")}
+    if group.cause is None or not says.startswith("fails where ") or parts_of(says) not in weak:
+        return group
+    return replace(group, cause=replace(group.cause, says=says.replace("fails where ", "fails only where ", 1)))
+
+
+def _with_its_sizes(group: Explained) -> Explained:
+    """A fault with the sizes at which alone it is seen, where most failures say the same and no case contradicts it."""
+    if group.cause is None or not group.cause.fault or group.cause.declare:
+        return group
+    located = sum(bool(begins(each)) for each in group.failures)
+    parts = parts_of(usual_beginning(group.failures)) if 2 * located > len(group.failures) else ()
+    return replace(group, cause=replace(group.cause, where=" and ".join(parts)))
 
 
 def _with_its_quantity(group: Explained) -> Explained:
@@ -118,7 +147,7 @@ def likely_words(failures: Sequence[Outcome]) -> str:
         return ""
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.says} ({share})"
+    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.sentence} ({share})"
 
 
 def likely_in_short(failures: Sequence[Outcome]) -> str:
@@ -128,7 +157,8 @@ def likely_in_short(failures: Sequence[Outcome]) -> str:
     if found is None or found.cause is None:
         return ""
     many = _how_many(groups, found.cause.noun) if len(groups) > 1 else ""
-    return f"{_how_sure(found)}{many}: {found.cause.name}, {len(found.failures)} of {len(failures)}"
+    where = f" where {found.cause.where}" if found.cause.where else ""
+    return f"{_how_sure(found)}{many}: {found.cause.name}{where}, {len(found.failures)} of {len(failures)}"
 
 
 def _commonest_of(groups: Sequence[Explained]) -> Explained | None:
@@ -254,13 +284,7 @@ def _named(sentence: str) -> LikelyCause:
 
 def _features(located: str) -> Iterator[LikelyCause]:
     """Each keyword that may be left out: other failures may need one of them alone."""
-    yield from (LikelyCause(f"the answer is right once {name} is left out") for name in _needed(located))
-
-
-def _needed(located: str) -> list[str]:
-    """The keywords of which the answer is right without any one."""
-    found = _LEFT_OUT.fullmatch(located)
-    return found["keywords"].split(" or ") if found else []
+    yield from (LikelyCause(f"the answer is right once {name} is left out") for name in needed_keywords(located))
 
 
 def _of_its_dtype(failure: Outcome, says: str) -> str:

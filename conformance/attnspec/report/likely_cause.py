@@ -7,14 +7,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
+from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
 from attnspec.record.outcome import Outcome
-from attnspec.report.held_against_cases import contradicted, told_of_all
+from attnspec.report.held_against_cases import contradicted, telling, told_of_all
 
+_LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 OF_EMPTY_ROWS = "hidden_rows_follow_convention"
 """The word of clauses about a query without a key."""
 OF_NO_RULE = "fails at some sizes, which follow no simple rule"
+BACKWARD = "the backward pass is wrong"
+"""How a read-out begins that finds nothing wrong in the forward pass."""
 PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
 
@@ -23,7 +28,7 @@ PRECISION = "precision"
 class LikelyCause:
     """What explains a failure: a clause without a full stop, the fault that is like it, what to do, what to declare.
 
-    stage: where in attention that fault sits.
+    stage: where in attention that fault sits.  where: at which sizes alone it shows, where a fault says it not itself.
     """
 
     says: str
@@ -31,9 +36,15 @@ class LikelyCause:
     advice: str = ""
     declare: str = ""
     stage: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.says} ({self.name})" if self.fault else self.says
+        return f"{self.sentence} ({self.name})" if self.fault else self.sentence
+
+    @property
+    def sentence(self) -> str:
+        """What it says, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
+        return f"{self.says}, where {self.where}" if self.where else self.says
 
     @property
     def name(self) -> str:
@@ -91,10 +102,22 @@ def _same_row(one: Outcome, other: Outcome) -> bool:
 
 
 def _merged(pile: Sequence[Explained]) -> Explained:
-    causes = [group.cause for group in pile if group.cause]
-    told = max(causes, key=lambda cause: (bool(cause.declare), bool(cause.fault), bool(cause.advice)))
+    causes = [group.cause for group in pile if group.cause and not _is_refuted(group, pile)] or [
+        group.cause for group in pile if group.cause]
+    told = max(causes, key=lambda cause: (
+        _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
     failures = tuple(failure for group in pile for failure in group.failures)
     return Explained(told if told.name != told.says else replace(told, says=_said(told, causes, failures)), failures)
+
+
+def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
+    """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none. A
+    read-out that blames a stage says as much as a fault of it.
+    """
+    looked_for = [each.evidence for group in pile if group is not named for each in group.failures
+                  if each.evidence and each.evidence.located and not stage(each.evidence.located)]
+    fault = named.cause.fault if named.cause else ""
+    return bool(fault) and any(fault not in {like.fault for like in each.like} for each in looked_for)
 
 
 def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
@@ -102,16 +125,26 @@ def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[O
     most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
     less than the block that ends them.
     """
-    seen = Counter(filter(None, map(begins, failures)))
+    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
     if len({cause.says for cause in causes}) < 2:
         return told.says
-    [(usual, count)] = seen.most_common(1) or [("", 0)]
-    is_plain = not any(span.high or span.is_open for span in spans(usual))
-    if 2 * count > seen.total() and is_plain and not contradicted(usual, failures):
-        return lowered(usual)
+    if usual := usual_beginning(failures):
+        return usual
     found = common(list(seen))
     says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
     return told_of_all(says, failures) or OF_NO_RULE
+
+
+def usual_beginning(failures: Sequence[Outcome]) -> str:
+    """What most failures that are seen to begin anywhere say of it, and no case contradicts; empty if there is none.
+
+    Ends that differ from case to case, and with the entries, are no boundary.
+    """
+    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
+    [(usual, count)] = seen.most_common(1) or [("", 0)]
+    ends = {span.high for each in seen for span in spans(each) if span.low < span.high}
+    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in spans(usual))
+    return lowered(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual, failures) else ""
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
@@ -122,13 +155,30 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
     cause, beside = one.cause, other.cause
     if cause is None or beside is None:
         return False
-    if _follows(one, other) or _follows(other, one):
+    if _follows(one, other) or _follows(other, one) or _needs_keyword(one, other) or _needs_keyword(other, one):
         return True
     if cause.fault and beside.fault:
         return cause.fault == beside.fault
     if cause.declare or beside.declare:
         return False
+    if _lies_within(one, other) or _lies_within(other, one):
+        return True
     return _begin_alike(one, other) or bool(_blamed(one) and _blamed(one) == _blamed(other))
+
+
+def _lies_within(bounded: Explained, other: Explained) -> bool:
+    """Whether every case of the other lies where the first is seen to fail, and both are right once the same keyword
+    is left out: of the other alone nobody could say where it begins.
+    """
+    parts = parts_of(bounded.cause.says) if bounded.cause and not bounded.cause.fault else ()
+    if not parts or any(map(begins, other.failures)):
+        return False
+    needed = [set(needed_keywords(each.evidence.located)) for each in other.failures if each.evidence]
+    shared = set.intersection(*needed) if len(needed) == len(other.failures) else set[str]()
+    given = [keywords_in(each.evidence.recipe) for each in bounded.failures if each.evidence]
+    cases = [lengths_in(each.evidence.recipe) for each in other.failures if each.evidence]
+    return bool(shared) and all(shared & each for each in given) and all(
+        meets(part, lengths) for part in parts for lengths in cases)
 
 
 def _blamed(group: Explained) -> str:
@@ -147,6 +197,21 @@ def _follows(rounding: Explained, other: Explained) -> bool:
     return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
 
 
+def _needs_keyword(rounding: Explained, named: Explained) -> bool:
+    """Whether what an arithmetic would allow shows only where the keyword is given of which a fault is named: products
+    and sums are rounded whatever is given.
+    """
+    if not rounding.cause or not named.cause or PRECISION not in rounding.cause.declare:
+        return False
+    cases = [keywords_in(each.evidence.recipe) for each in rounding.failures if each.evidence]
+    is_needed = len(cases) > 1 and all(named.cause.stage in given for given in cases)
+    return is_needed and _is_of_a_keyword(named.cause)
+
+
+def _is_of_a_keyword(cause: LikelyCause) -> bool:
+    return bool(cause.fault) and cause.stage in KEYWORDS
+
+
 def _begin_alike(one: Explained, other: Explained) -> bool:
     """Whether at least half of the failures of either, of which that is known, may begin where one of the other does:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
@@ -162,11 +227,20 @@ def _half_of(some: Sequence[str], others: Sequence[str]) -> bool:
 
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
-    return one == other or any(span.low > SMALLEST for span in common((one, other)))
+    same = parts_of(one) == parts_of(other) != ()  # the one may fail in every case, and the other only there
+    return one == other or same or any(span.low > SMALLEST for span in common((one, other)))
+
+
+def needed_keywords(located: str) -> list[str]:
+    """The keywords of which the answer is right without any one."""
+    found = _LEFT_OUT.fullmatch(located)
+    return found["keywords"].split(" or ") if found else []
 
 
 def stage(located: str) -> str:
     """The stage that a read-out blames: `mask` of `… (mask)`; empty where it blames none."""
+    if located.startswith(BACKWARD):
+        return BACKWARD
     found = _STAGE.search(located)
     return found["stage"] if found else ""
 

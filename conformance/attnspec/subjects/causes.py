@@ -147,8 +147,22 @@ class _Search:
             return ()
         found = Axis(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
                      lambda size: self._is_kept(self._at(moved(size)))).conditions()
+        if axis == "H" and (unlike := self._unlike_batch(found)):
+            return unlike
         sizes = {axis: self.end.at(axis)}
         return found if any(each.holds(sizes) for each in found) else (Condition(axis, "=", self.end.at(axis)),)
+
+    def _unlike_batch(self, found: Sequence[Condition]) -> tuple[Condition, ...]:
+        """That there are not as many key heads as batch entries, where but one number of heads is taken: an array with
+        an axis too few meets the wrong one of these.
+        """
+        only = found[0] if len(found) == 1 and found[0].sign == "≠" and found[0].step == 1 else None
+        groups, batch = self.end.at("G"), self.start.at("B") if "B" not in self.kept else self.end.at("B")
+        if only is None or only.than != groups * batch:
+            return ()
+        is_moved = self._refuses({"B": 2 * batch, "H": groups * batch}) and not self._refuses(
+            {"B": 2 * batch, "H": 2 * groups * batch})
+        return (Condition("Hkv", "≠", "B"),) if is_moved else ()
 
     def _said(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
         listed = FEW if self.interview.subject.declaration.is_compiled else PLACES

@@ -1,0 +1,53 @@
+"""A wrong backward pass is told by name where a fault's gives the same gradients, and else that it is the one wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from attnspec.core.nouns import DType
+from attnspec.core.plan import Plan
+from attnspec.diagnosis.locate import BACKWARD
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.faults.backward import as_backward
+from attnspec.faults.subject import fault_subject
+from attnspec.problems.problem import Array
+from attnspec.record.outcome import Evidence
+from attnspec.spec.load import load_spec
+from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import compile_spec
+
+CHECK = compile_spec(load_spec())["gradients.of_key"]
+CASE = "B2,H2,Hkv2,T3,S4,D2,Dv3;mask=none;families=normal;with=grad_output;grad_output=normal;seed=5"
+
+
+def told(subject: Subject) -> Evidence:
+    """What is said of the case."""
+    found = SubjectRun(subject, Plan((subject.id,)), lambda _: None).replay(CHECK, DType.FLOAT32, CASE)
+    assert found.evidence
+    return found.evidence
+
+
+@pytest.mark.parametrize("fault", ["grad_products_of_first_head", "grad_key_channels_reversed"])
+def test_a_fault_of_the_backward_pass_is_named(fault: str) -> None:
+    named = told(replace(fault_subject(f"fault/{fault}"), id="mine"))
+    assert named.like[0].fault == fault
+    assert named.like[0].agreed == named.like[0].tried
+
+
+def test_of_a_backward_pass_that_no_fault_is_like_it_is_said_that_it_is_wrong() -> None:
+    subject = fault_subject("fault/grad_products_of_first_head")
+    sound = as_backward()
+
+    def shifted(*inputs: Array, **keywords: Any) -> dict[str, Array]:  # noqa: ANN401  (keywords of any type)
+        """Every gradient of the keys, (B,Hkv,S,D), with a constant added that no fault adds."""
+        gradients = dict(sound(*inputs, **keywords))
+        return {**gradients, "key": gradients["key"] + np.float32(0.37)}
+
+    assert isinstance(subject.callee, InProcess)
+    mine = replace(subject, id="mine", callee=InProcess(subject.callee.function, backward=shifted))
+    assert told(mine).like == ()
+    assert told(mine).located == BACKWARD
