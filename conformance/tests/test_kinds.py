@@ -27,6 +27,7 @@ def judged(function: str, clause: str) -> Outcome:
     ("past.nan_before_the_window_is_irrelevant", "cached.py:what_the_window_left_times_zero", "cached.py:right_window"),
     ("attention.nan_of_another_entry", "accidents.py:nan_in_the_data", "accidents.py:right"),
     ("attention.dtype_with_keywords", "shapes.py:promoted_by_an_explicit_scale", "shapes.py:right"),
+    ("window.definition", "refusals.py:window_of_one_query_ignored", "refusals.py:right_window_of_one_query"),
     ("masking.definition", "refusals.py:mask_of_few_keys_ignored", "refusals.py:right_mask_of_few_keys")])
 def test_a_clause_convicts_the_wrong_one_and_holds_for_the_right_one(clause: str, wrong: str, right: str) -> None:
     assert judged(wrong, clause).verdict in FAILURES

@@ -89,14 +89,20 @@ def _hidden_rows(asker: Asker) -> Mapping[str, str]:
 
 
 def _causal_alignment(asker: Asker) -> Mapping[str, str]:
-    """Asked with more keys than queries and with fewer; the two answers must be the same one. Where there is no causal
-    flag, the first other keyword that counts from a query's own place serves for it.
+    """Asked with more keys than queries and with fewer; the two answers must be the same one. A keyword that is taken
+    with one query only is asked about with one. Where there is no causal flag, the first other keyword that counts from
+    a query's own place serves for it.
     """
     taken = asker.subject.declaration.keywords
     keyword = next((name for name in (*PLACED, *FROM_PLACE) if name in taken), "causal")
     ask = partial(alignment, keyword=keyword) if keyword in PLACED else slope_alignment
-    answers = {answer for T, S in ((2, 5), (5, 2))
-               for answer in _found("causal_alignment", partial(ask, asker, T, S)).values()}
+
+    def answers_at(*lengths: tuple[int, int]) -> set[str]:
+        """The answers at these numbers of queries and keys, where it can be asked."""
+        return {answer for T, S in lengths
+                for answer in _found("causal_alignment", partial(ask, asker, T, S)).values()}
+
+    answers = answers_at((2, 5), (5, 2)) or answers_at((1, 5))
     return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
 
 
