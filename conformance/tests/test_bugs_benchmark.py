@@ -70,7 +70,7 @@ def test_a_bug_of_sizes_is_named_by_what_was_planted() -> None:
     assert not BugJudged("fault/size_scale_of_tiles", (found,)).is_named
 
 
-def test_a_record_gives_back_what_was_judged_and_the_claim_is_held_against_it() -> None:
+def test_a_record_gives_back_what_was_judged_and_is_held_to_the_claim() -> None:
     right, wrong = judged("mask_of_first_batch"), judged("mask_inverted")
     assert read_line(right.as_line()) == right
     assert is_borne_out([right] * 9 + [wrong])

@@ -38,7 +38,7 @@ def test_a_fault_of_the_backward_pass_is_named(fault: str) -> None:
     assert named.like[0].agreed == named.like[0].tried
 
 
-def test_of_a_backward_pass_that_no_fault_is_like_it_is_said_that_it_is_wrong() -> None:
+def test_a_backward_pass_that_no_fault_is_like_is_said_to_be_wrong() -> None:
     subject = fault_subject("fault/grad_products_of_first_head")
     sound = as_backward()
 

@@ -303,7 +303,7 @@ def right_without(name: str, sizes: str, given: str) -> Outcome:
 
 @pytest.mark.parametrize(("name", "sizes", "bugs"), [("causal", "T1,S2", 1), ("causal", "T2,S2", 2),
                                                      ("bias", "T1,S2", 2)])
-def test_what_needs_the_same_keyword_and_lies_where_a_bug_is_seen_is_that_bug(name: str, sizes: str, bugs: int) -> None:
+def test_what_needs_the_same_keyword_where_a_bug_is_seen_is_that_bug(name: str, sizes: str, bugs: int) -> None:
     known = [replace(each, evidence=replace(each.evidence or SEEN, recipe=right_without("", "T1,S3", "causal").evidence
                                             .recipe)) for each in begun("T < S", "T < S")]  # type: ignore[union-attr]
     assert len(explanations([*known, right_without(name, sizes, name)])) == bugs
@@ -343,7 +343,7 @@ def test_a_range_that_ends_where_all_say_so_is_a_boundary() -> None:
 
 
 @pytest.mark.parametrize(("given", "bugs"), [("bias", 1), ("mask", 2)])
-def test_an_arithmetic_that_shows_only_with_a_keyword_is_the_fault_of_that_keyword(given: str, bugs: int) -> None:
+def test_an_arithmetic_that_shows_with_a_keyword_alone_is_its_fault(given: str, bugs: int) -> None:
     case = f"B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=normal;with={given};seed=1"
     rounded = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(ROUNDED, recipe=case)) for number in range(2)]
     groups = explanations([*rounded, outcome(Verdict.VIOLATED, "a.z", seen=like("bias"))])
