@@ -1,0 +1,55 @@
+"""What the site has beside the pages of docs/: the README as its first page, and the audit, which can be searched.
+
+A link to what lies outside of docs/ leads nowhere on a site: its words stay, and the path of a file is named.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+CHECKOUT = Path(__file__).parents[2]
+AUDIT = CHECKOUT / "reports" / "audit" / "index.html"
+AUDIT_LINK, AUDIT_PAGE = "reports/audit/index.html", "audit.html"
+_LINK = re.compile(r"(?P<image>!?)\[(?P<words>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the README, its links as they are from docs/, and the audit."""
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    files.append(File.generated(config, "index.md", content=readme))
+    files.append(File.generated(config, AUDIT_PAGE, abs_src_path=str(AUDIT)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> str:
+    """The page without links that leave the site."""
+    folder = PurePosixPath("docs", page.file.src_uri).parent
+
+    def kept(link: re.Match[str]) -> str:
+        target = link["target"]
+        if link["image"] or "://" in target or target.startswith(("#", "mailto:")):
+            return link[0]
+        place = _resolved(folder, target.partition("#")[0])
+        if str(place) == AUDIT_LINK:
+            return f"[{link['words']}]({'../' * (len(folder.parts) - 1)}{AUDIT_PAGE})"
+        if place.parts[:1] == ("docs",) and files.get_file_from_path(str(PurePosixPath(*place.parts[1:]))):
+            return link[0]
+        return link["words"]
+
+    return _LINK.sub(kept, markdown)
+
+
+def _resolved(folder: PurePosixPath, target: str) -> PurePosixPath:
+    """The path from the checkout's root that a link on a page of this folder leads to."""
+    parts = list(folder.parts)
+    for part in PurePosixPath(target).parts:
+        if part == "..":
+            parts = parts[:-1]
+        elif part != ".":
+            parts.append(part)
+    return PurePosixPath(*parts)
