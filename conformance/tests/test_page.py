@@ -256,7 +256,23 @@ def test_what_does_not_apply_is_one_entry_until_it_is_opened() -> None:
     outer = silence[silence.index("<details"):silence.index('<h3 id="nobody"')]
     assert outer.count("</details>") == 4
     assert outer.index("reason 2") < outer.rindex("</details>")
-    assert '<span class="title">3 clauses</span>' in silence
+    assert "3 clauses more apply to no implementation; they stand above by reason" in words(silence)
+
+
+def test_a_clause_that_applies_to_nobody_has_no_row_and_no_entry() -> None:
+    lacking = [outcome("lib/attend", name, Verdict.INAPPLICABLE, cases=0) for name in ("core.b", "paged.a")]
+    page = render([run(outcome("lib/attend", "core.a"), *lacking)])
+    assert re.findall(r'<details class="clause" id="clause-([\w.]+)', page) == ["core.a"]
+    matrix = words(section(page, "matrix"))
+    assert "1 more does not apply" in matrix
+    assert "Of paged no clause applies (1 clause; the reasons)." in matrix
+
+
+def test_what_is_held_has_its_sentence_and_the_command_that_gives_its_sources() -> None:
+    source = QuotedSource(title="notes", quote="each row sums to 1")
+    page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=(source,)),))])
+    assert "each row sums to 1" not in page
+    assert "<code>attnspec explain core.a</code> gives its sources" in page
 
 
 def test_the_evidence_shows_case_numbers_and_the_command_that_repeats_it() -> None:
@@ -336,7 +352,7 @@ def test_every_cell_of_the_matrix_leads_somewhere() -> None:
 def test_identical_reasons_are_told_once() -> None:
     items = [outcome(f"lib/{n}", name, Verdict.INAPPLICABLE, cases=0, reason="takes no keyword 'mask'")
              for n in range(3) for name in ("core.agrees", "core.rows")]
-    silence = section(render([run(*items)]), "silence")
+    silence = section(render([run(*items, outcome("lib/0", "core.other"))]), "silence")
     assert silence.count("takes no keyword") == 1
     assert "lib/0, lib/1, lib/2: core.agrees, core.rows" in words(silence)
 
@@ -372,7 +388,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 @pytest.mark.parametrize("broken", [
     r"\frac{a}{b", r"\frac{a}", r"\unheard_of{a}", "x^", r"\left( a", r"\href{javascript:a}{x}"])
 def test_a_formula_becomes_mathml_and_a_broken_one_stays_latex(broken: str) -> None:
-    page = render([run(outcome("lib/attend", "core.a"), outcome("lib/attend", "core.b"),
+    page = render([run(violated("lib/attend", "core.a"), outcome("lib/attend", "core.b", Verdict.NO_CLAIM),
                        clauses=(clause("core.a"), clause("core.b", formula=broken)))])
     assert page.count("<math") == 1
     assert f"<code>{broken}</code>" in page
@@ -389,14 +405,16 @@ def test_mathml_lets_no_markup_through(latex: str) -> None:
 
 def test_a_chinese_quote_says_its_language() -> None:
     source = QuotedSource(title="notes", quote="每一行之和为 1")
-    page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=(source,)),))])
+    undecided = outcome("lib/attend", "core.a", Verdict.NO_CLAIM)
+    page = render([run(undecided, clauses=(clause("core.a", because=(source,)),))])
     assert '<blockquote lang="zh">每一行之和为 1</blockquote>' in page
     assert "In English:" not in page
 
 
 def test_a_quote_stands_above_its_translation() -> None:
     source = QuotedSource(title="notes", quote="每一行之和为 1", translation="each row sums to 1")
-    page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=(source,)),))])
+    undecided = outcome("lib/attend", "core.a", Verdict.NO_CLAIM)
+    page = render([run(undecided, clauses=(clause("core.a", because=(source,)),))])
     assert '每一行之和为 1</blockquote><p class="translation">In English: each row sums to 1</p>' in page
 
 

@@ -54,16 +54,27 @@ class ClauseEntry:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """The entries of one file of the spec."""
+    """The entries of one file of the spec. idle: how many of its clauses apply to nobody, and have no entry."""
 
     name: str
     entries: tuple[ClauseEntry, ...]
+    idle: int = 0
 
 
 def themes(joined: Joined) -> tuple[Theme, ...]:
-    """All clauses with their outcomes, by theme."""
-    entries = [_entry(joined, number, clause) for number, clause in enumerate(joined.clauses)]
-    return tuple(Theme(name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
+    """All clauses that apply to somebody with their outcomes, by theme; a theme of which none does has no entry."""
+    idle = applying_to_nobody(joined)
+    entries = [_entry(joined, number, clause) for number, clause in enumerate(joined.clauses) if clause not in idle]
+    names = dict.fromkeys(clause.theme for clause in joined.clauses)
+    return tuple(Theme(name, tuple(entry for entry in entries if entry.clause.theme == name),
+                       sum(clause.theme == name for clause in idle)) for name in names)
+
+
+def applying_to_nobody(joined: Joined) -> tuple[ClauseText, ...]:
+    """Clauses that were found to apply to none of these implementations."""
+    tried = {outcome.clause for outcome in joined.outcomes.values()}
+    applying = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict is not Verdict.INAPPLICABLE}
+    return tuple(clause for clause in joined.clauses if clause.id in tried - applying)
 
 
 def finding_anchor(clause: int, subject: Judged) -> str:

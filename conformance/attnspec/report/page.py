@@ -20,7 +20,7 @@ from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
-from attnspec.report.clause_table import themes
+from attnspec.report.clause_table import applying_to_nobody, themes
 from attnspec.report.comparison import ROUNDING, Comparison
 from attnspec.report.coverage import at_named_sizes, coverage
 from attnspec.report.false_alarms import Campaign, campaign
@@ -216,7 +216,7 @@ def _judged(joined: Joined) -> Mapping[str, object]:
 def _spoken(joined: Joined) -> Mapping[str, object]:
     """What pages of either kind speak of where there are verdicts."""
     return {
-        "silences": silences(joined), "never": never_decided(joined),
+        "silences": silences(joined), "never": never_decided(joined), "applies_to_nobody": applying_to_nobody(joined),
         "present": {SIGNS[outcome.verdict].word for outcome in joined.outcomes.values()},
     }
 

@@ -10,7 +10,7 @@ from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely_words
-from attnspec.report.clause_table import shade
+from attnspec.report.clause_table import applying_to_nobody, shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
 from attnspec.report.joined import Joined, JoinedRun, Judged
 from attnspec.report.known import but_for
@@ -230,9 +230,10 @@ def silences(joined: Joined) -> tuple[Silence, ...]:
 
 
 def never_decided(joined: Joined) -> tuple[ClauseText, ...]:
-    """Clauses that decided nothing about anybody, faults included."""
+    """Clauses that apply to somebody and decided nothing about anybody, faults included."""
     decided = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict in DECIDED}
-    return tuple(clause for clause in joined.clauses if clause.id not in decided)
+    idle = {clause.id for clause in applying_to_nobody(joined)}
+    return tuple(clause for clause in joined.clauses if clause.id not in decided | idle)
 
 
 def _reason(outcome: Outcome) -> str:
