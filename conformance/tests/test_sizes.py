@@ -207,8 +207,8 @@ def test_what_opens_a_trial_grows_from_small_to_large(effort: Effort) -> None:
 def test_what_compiles_is_put_few_shapes_by_all_clauses_together(effort: Effort) -> None:
     rows = dealt(plan(effort, compiles=True))
     assert all(rows.values())
-    # clauses that the shared shapes do not fit (least batches, T ≠ S, T > S, pages, groups) have some of their own
-    assert len({sizes for each in rows.values() for sizes in each}) <= SHARED[effort] + 10
+    # clauses that the shared shapes do not fit (least batches, T ≠ S, T > S, pages, long ones, groups) have their own
+    assert len({sizes for each in rows.values() for sizes in each}) <= SHARED[effort] + 13
 
 
 @pytest.mark.parametrize("grouped", [False, True])
