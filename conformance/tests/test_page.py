@@ -268,7 +268,7 @@ def test_a_clause_that_applies_to_nobody_has_no_row_and_no_entry() -> None:
     assert "Of paged no clause applies (1 clause; the reasons)." in matrix
 
 
-def test_what_is_held_has_its_sentence_and_the_command_that_gives_its_sources() -> None:
+def test_what_is_held_names_the_command_that_gives_its_sources() -> None:
     source = QuotedSource(title="notes", quote="each row sums to 1")
     page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=(source,)),))])
     assert "each row sums to 1" not in page

@@ -197,7 +197,7 @@ def test_a_flag_by_another_name_that_is_on_is_tried_on_and_off() -> None:
     assert signature.off == {"causal": False}
 
 
-def test_two_flags_that_may_both_mean_causal_and_are_on_are_not_left_alone() -> None:
+def test_two_flags_that_may_mean_causal_and_are_on_are_not_left_alone() -> None:
     with pytest.raises(TargetError, match=(
             r"f takes is_causal=True, a flag that attnspec knows as causal and cannot switch off by this name\. "
             r"Rename it to causal, or have a wrapper written: attnspec init m:f$")):
