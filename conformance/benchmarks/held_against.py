@@ -76,7 +76,7 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
     is_needed_alone = begins.startswith(("fails only", "Fails only")) or _BUT in begins
     if parts and not is_needed_alone:
         yield from _that_hold(parts, failing, passing)
-    yield from _without(words, failing)
+    yield from _without_condition(words, failing)
     yield from _smaller(words, failing)
 
 
@@ -97,7 +97,7 @@ def _is_as_much(held: Recipe, shown: Recipe) -> bool:
     return is_alike and all(held.sizes.by_axis[axis] >= length for axis, length in shown.sizes.by_axis.items())
 
 
-def _without(words: str, failing: Sequence[Case]) -> Iterator[str]:
+def _without_condition(words: str, failing: Sequence[Case]) -> Iterator[str]:
     """A case that fails without a keyword that is said to be needed."""
     named = [name for form in (_LEFT_OUT, _WITH) if (found := form.search(words))
              for name in re.split(r" (?:and|or) ", found["keywords"])]

@@ -48,22 +48,22 @@ def test_a_case_speaks_for_a_boundary_if_any_call_of_it_does() -> None:
     assert not list(contradictions("Likely one bug: fails where S ≥ 65, with mask (explains 1 of 1)", [halves], []))
 
 
-def judged(fault: str, *like: Likeness, target: str = "fault/mask_of_first_batch") -> BugJudged:
+def judge_bug(fault: str, *like: Likeness, target: str = "fault/mask_of_first_batch") -> BugJudged:
     seen = replace(SEEN, like=(Likeness(fault, "mask", "The mask is lost.", "", 2, 2), *like))
     return BugJudged(target, (outcome(Verdict.VIOLATED, "a.b", seen=seen),))
 
 
 def test_a_bug_is_named_by_its_fault_or_by_one_that_answers_as_it_does() -> None:
     alike = Likeness("mask_of_first_batch", "mask", "The mask is dropped.", "", 2, 2)
-    assert judged("mask_of_first_batch").is_named
-    assert judged("mask_inverted", alike).is_named
-    assert not judged("mask_inverted", replace(alike, agreed=1)).is_named
-    assert not judged("mask_inverted").is_named
+    assert judge_bug("mask_of_first_batch").is_named
+    assert judge_bug("mask_inverted", alike).is_named
+    assert not judge_bug("mask_inverted", replace(alike, agreed=1)).is_named
+    assert not judge_bug("mask_inverted").is_named
 
 
 def test_a_bug_of_sizes_is_named_by_what_was_planted() -> None:
     begins = "Fails where D is not a multiple of 64 and ≥ 65; holds at D = 128."
-    [found] = judged("size_scale_of_tiles", target="fault/size_scale_of_tiles").outcomes
+    [found] = judge_bug("size_scale_of_tiles", target="fault/size_scale_of_tiles").outcomes
     seen = replace(found.evidence or SEEN, begins=begins, recipe=CASE.replace("D4", "D65"))
     told = BugJudged("fault/size_scale_of_tiles", (replace(found, evidence=seen),))
     assert told.is_named
@@ -71,7 +71,7 @@ def test_a_bug_of_sizes_is_named_by_what_was_planted() -> None:
 
 
 def test_a_record_gives_back_what_was_judged_and_is_held_to_the_claim() -> None:
-    right, wrong = judged("mask_of_first_batch"), judged("mask_inverted")
+    right, wrong = judge_bug("mask_of_first_batch"), judge_bug("mask_inverted")
     assert read_line(right.as_line()) == right
     assert is_borne_out([right] * 9 + [wrong])
     assert not is_borne_out([right] * 8 + [wrong] * 2)

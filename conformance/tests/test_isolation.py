@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -225,6 +227,18 @@ def wait_for(path: Path, text: str) -> None:
     raise AssertionError(f"{text} never came")
 
 
+@contextmanager
+def slow_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A run that has come to its slow clause, in a process of its own. Its record and temporary files are here."""
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    record = folder / "run.jsonl"
+    command = [sys.executable, "-c", INTERRUPTED, str(STUBS), str(record)]
+    with subprocess.Popen(command, start_new_session=True, cwd=folder) as process:
+        wait_for(record, '"clause": "stub.slow"')
+        yield process
+
+
 def scratch_folders() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("attnspec-scratch-*"))
 
@@ -234,15 +248,10 @@ def scratch_folders() -> list[Path]:
 def test_an_interruption_is_swift_and_the_record_says_what_is_missing(
     tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    record = tmp_path / "run.jsonl"
-    command = [sys.executable, "-c", INTERRUPTED, str(STUBS), str(record)]
-    with subprocess.Popen(command, start_new_session=True, cwd=tmp_path) as process:
-        wait_for(record, '"clause": "stub.slow"')
+    with slow_run(tmp_path, monkeypatch) as process:
         os.killpg(process.pid, number) if number is signal.SIGINT else process.send_signal(number)
         assert process.wait(timeout=60) == 2  # the verdict below says that stub.slow was not waited for
-    read = read_record(record)
+    read = read_record(tmp_path / "run.jsonl")
     assert read.interrupted
     assert [outcome.verdict.value for outcome in read.outcomes] == ["held", "not_run", "not_run"]
     assert read.outcomes[1].reason == "the run was interrupted"
@@ -252,12 +261,7 @@ def test_an_interruption_is_swift_and_the_record_says_what_is_missing(
 def test_what_a_killed_run_leaves_is_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    record = tmp_path / "run.jsonl"
-    command = [sys.executable, "-c", INTERRUPTED, str(STUBS), str(record)]
-    with subprocess.Popen(command, start_new_session=True, cwd=tmp_path) as process:
-        wait_for(record, '"clause": "stub.slow"')
+    with slow_run(tmp_path, monkeypatch) as process:
         [in_use] = scratch_folders()
         with scratch_folder() as mine:
             assert set(scratch_folders()) == {in_use, mine}

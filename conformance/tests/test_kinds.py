@@ -15,7 +15,7 @@ from helpers.subjects import subject_of
 from kinds import FOLDER, Judged, Posed, posed_functions, table
 
 
-def judged(function: str, clause: str) -> Outcome:
+def judge_clause(function: str, clause: str) -> Outcome:
     target = f"{FOLDER}/{function}"
     engine = Engine(Plan((target,), (clause,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK, in_process=(target,)))
     [item] = engine.items()
@@ -30,13 +30,13 @@ def judged(function: str, clause: str) -> Outcome:
     ("window.definition", "refusals.py:window_of_one_query_ignored", "refusals.py:right_window_of_one_query"),
     ("masking.definition", "refusals.py:mask_of_few_keys_ignored", "refusals.py:right_mask_of_few_keys")])
 def test_a_clause_convicts_the_wrong_one_and_holds_for_the_right_one(clause: str, wrong: str, right: str) -> None:
-    assert judged(wrong, clause).verdict in FAILURES
-    assert judged(right, clause).verdict is Verdict.HELD
+    assert judge_clause(wrong, clause).verdict in FAILURES
+    assert judge_clause(right, clause).verdict is Verdict.HELD
 
 
 def test_what_raises_while_it_is_differentiated_is_told_with_its_own_line() -> None:
     pytest.importorskip("torch")
-    evidence = judged("tensors.py:view_of_what_is_expanded", "gradients.grouped_heads").evidence
+    evidence = judge_clause("tensors.py:view_of_what_is_expanded", "gradients.grouped_heads").evidence
     assert evidence
     assert evidence.explained
     assert "kinds/tensors.py:30 where" in evidence.explained.cause

@@ -24,7 +24,7 @@ CHECK = compile_spec(load_spec())["gradients.of_key"]
 CASE = "B2,H2,Hkv2,T3,S4,D2,Dv3;mask=none;families=normal;with=grad_output;grad_output=normal;seed=5"
 
 
-def told(subject: Subject) -> Evidence:
+def evidence_of_failure(subject: Subject) -> Evidence:
     """What is said of the case."""
     found = SubjectRun(subject, Plan((subject.id,)), lambda _: None).replay(CHECK, DType.FLOAT32, CASE)
     assert found.evidence
@@ -33,7 +33,7 @@ def told(subject: Subject) -> Evidence:
 
 @pytest.mark.parametrize("fault", ["grad_products_of_first_head", "grad_key_channels_reversed"])
 def test_a_fault_of_the_backward_pass_is_named(fault: str) -> None:
-    named = told(replace(fault_subject(f"fault/{fault}"), id="mine"))
+    named = evidence_of_failure(replace(fault_subject(f"fault/{fault}"), id="mine"))
     assert named.like[0].fault == fault
     assert named.like[0].agreed == named.like[0].tried
 
@@ -49,5 +49,5 @@ def test_a_backward_pass_that_no_fault_is_like_is_said_to_be_wrong() -> None:
 
     assert isinstance(subject.callee, InProcess)
     mine = replace(subject, id="mine", callee=InProcess(subject.callee.function, backward=shifted))
-    assert told(mine).like == ()
-    assert told(mine).located == BACKWARD
+    assert evidence_of_failure(mine).like == ()
+    assert evidence_of_failure(mine).located == BACKWARD

@@ -30,21 +30,21 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> st
     """The page without links that leave the site."""
     folder = PurePosixPath("docs", page.file.src_uri).parent
 
-    def kept(link: re.Match[str]) -> str:
+    def keep_or_unlink(link: re.Match[str]) -> str:
         target = link["target"]
         if link["image"] or "://" in target or target.startswith(("#", "mailto:")):
             return link[0]
-        place = _resolved(folder, target.partition("#")[0])
+        place = _resolve_target(folder, target.partition("#")[0])
         if str(place) == AUDIT_LINK:
             return f"[{link['words']}]({'../' * (len(folder.parts) - 1)}{AUDIT_PAGE})"
         if place.parts[:1] == ("docs",) and files.get_file_from_path(str(PurePosixPath(*place.parts[1:]))):
             return link[0]
         return link["words"]
 
-    return _LINK.sub(kept, markdown)
+    return _LINK.sub(keep_or_unlink, markdown)
 
 
-def _resolved(folder: PurePosixPath, target: str) -> PurePosixPath:
+def _resolve_target(folder: PurePosixPath, target: str) -> PurePosixPath:
     """The path from the checkout's root that a link on a page of this folder leads to."""
     parts = list(folder.parts)
     for part in PurePosixPath(target).parts:

@@ -84,9 +84,8 @@ class KernelWorker:
         if self._stop_after and len(score.failing) >= self._stop_after:
             number = len(score.failing)
             return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
-        if score.hangs < HANGS and not score.is_given_up:
-            return ""
-        return f"dropped after {HANGS if score.hangs >= HANGS else MOST_HANGS} calls that did not return"
+        hangs = HANGS if score.hangs >= HANGS else MOST_HANGS if score.is_given_up else 0
+        return f"dropped after {hangs} calls that did not return" if hangs else ""
 
     def _applying(self, items: Sequence[Item]) -> frozenset[str]:
         """The `must` clauses among these items that would have been put."""

@@ -12,7 +12,7 @@ def softmax(scores):
     return weights / np.where(total == 0, 1, total)
 
 
-def joined(key, value, past_key, past_value):
+def join_past(key, value, past_key, past_value):
     """Keys and values behind their past, and how many are past."""
     if past_key is None:
         return key.astype(np.float32), value.astype(np.float32), 0
@@ -52,7 +52,7 @@ def window_from_the_chunk(query, key, value, *, causal=False, window=None, past_
 
 def windowed(query, key, value, causal, window, past_key, past_value, past_slot):
     dtype = query.dtype
-    key, value, P = joined(key, value, past_key, past_value)
+    key, value, P = join_past(key, value, past_key, past_value)
     scores = scores_of(query, key)
     place, slot = P + np.arange(query.shape[2])[:, None], np.arange(key.shape[2])
     counted = np.where(slot < P, past_slot(slot), slot)
@@ -67,7 +67,7 @@ def windowed(query, key, value, causal, window, past_key, past_value, past_slot)
 def chunks_before_the_last_query_skipped(query, key, value, *, causal=False, window=None, past_key=None,
                                          past_value=None):
     dtype = query.dtype
-    key, value, P = joined(key, value, past_key, past_value)
+    key, value, P = join_past(key, value, past_key, past_value)
     T = query.shape[2]
     first = 0
     if P and window is not None and window[0] is not None:  # as the last query sees it, not the first
@@ -95,7 +95,7 @@ def tiled(query, key, value, causal, query_lengths, past_key, past_value, counts
     """Tiles of queries, which end where no batch entry has further queries."""
     B, H, T, _ = query.shape
     dtype = query.dtype
-    key, value, P = joined(key, value, past_key, past_value)
+    key, value, P = join_past(key, value, past_key, past_value)
     lengths = np.full(B, T) if query_lengths is None else np.asarray(query_lengths)
     output = np.zeros((B, H, T, value.shape[-1]), np.float32)
     for start in range(0, T, TILE):
@@ -113,7 +113,7 @@ def tiled(query, key, value, causal, query_lengths, past_key, past_value, counts
 
 def what_the_window_left_times_zero(query, key, value, *, causal=False, window=None, past_key=None, past_value=None):
     dtype = query.dtype
-    key, value, P = joined(key, value, past_key, past_value)
+    key, value, P = join_past(key, value, past_key, past_value)
     place, slot = P + np.arange(query.shape[2])[:, None], np.arange(key.shape[2])
     visible = in_window(place, slot, window)
     if causal:
