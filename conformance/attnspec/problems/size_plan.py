@@ -136,12 +136,12 @@ class SizePlan:
         is_about_groups = grouping == "always" and takes is not False
         may_have = grouping == "maybe" and takes is True
         is_chosen = may_have and self._drawer(f"groups {demand.spelled}").share() < _IN_GROUPS
-        if not (is_about_groups or is_chosen) or sizes.H > sizes.Hkv > 1:
+        if not (is_about_groups or is_chosen) or _has_groups(sizes):
             return sizes
         most = max(self._cap(demand, 0), demand.work(sizes))
         for heads in (6, 4):  # what takes the number of groups for that of heads in a group is right for two of two
             grouped = demand.within(replace(sizes, H=heads, Hkv=2), self.limits, most)
-            if grouped and grouped.H > grouped.Hkv > 1:
+            if grouped and _has_groups(grouped):
                 return grouped
         return sizes
 
@@ -149,7 +149,7 @@ class SizePlan:
         """The openings of a clause, one of them with several groups of several heads if it is about groups: with one
         group, or one head in each, hardly a mix-up of them shows. The smallest case stays, to be read on.
         """
-        is_shown = any(sizes.H > sizes.Hkv > 1 for sizes in rows)
+        is_shown = any(map(_has_groups, rows))
         if demand.domain.grouped != "always" or is_shown or len(rows) <= 1:
             return rows
         smallest, second, *others = rows
@@ -296,6 +296,11 @@ class SizePlan:
             if other not in pinned and drawer.share() < often and work_at(same) <= call:
                 lengths = same
         return demand.within(sizes_of(lengths), self.limits, cap)
+
+
+def _has_groups(sizes: Sizes) -> bool:
+    """Whether there are several groups of several heads."""
+    return sizes.H > sizes.Hkv > 1
 
 
 def _is_telling(sizes: Sizes) -> bool:

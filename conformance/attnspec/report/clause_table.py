@@ -63,11 +63,12 @@ class Theme:
 
 def themes(joined: Joined) -> tuple[Theme, ...]:
     """All clauses that apply to somebody with their outcomes, by theme; a theme of which none does has no entry."""
-    idle = applying_to_nobody(joined)
-    entries = [_entry(joined, number, clause) for number, clause in enumerate(joined.clauses) if clause not in idle]
-    names = dict.fromkeys(clause.theme for clause in joined.clauses)
-    return tuple(Theme(name, tuple(entry for entry in entries if entry.clause.theme == name),
-                       sum(clause.theme == name for clause in idle)) for name in names)
+    idle, found = {clause.id for clause in applying_to_nobody(joined)}, list[Theme]()
+    for name, group in groupby(enumerate(joined.clauses), key=lambda numbered: numbered[1].theme):
+        clauses = tuple(group)
+        entries = tuple(_entry(joined, number, clause) for number, clause in clauses if clause.id not in idle)
+        found.append(Theme(name, entries, len(clauses) - len(entries)))
+    return tuple(found)
 
 
 def applying_to_nobody(joined: Joined) -> tuple[ClauseText, ...]:
