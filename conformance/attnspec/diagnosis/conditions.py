@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from attnspec.trials.resizing import MOST_SEEDS, SEEDS, rungs_below
+from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, rungs_below
 
 BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128, 160, 192, 256, 384, 512,
           1024)
@@ -51,6 +52,12 @@ _WORDS: Mapping[Rule, Callable[[str, int, int], str]] = {
 
 
 OF_BLOCKS = frozenset({Rule.MULTIPLE, Rule.NO_MULTIPLE, Rule.REST})
+ENDING = frozenset({Rule.ONLY, Rule.UP_TO})
+"""Rules under which all lengths beyond one hold."""
+
+LONGER = math.ceil(math.log(SURE) / (MOST_SEEDS * math.log(1 - 1 / MOST_SEEDS)))
+"""At so many longer lengths, each put with MOST_SEEDS entries, what fails with one in MOST_SEEDS would have failed."""
+
 NEEDS_NO_REASON = 4
 """The length up to which it needs no reason that all goes well: of one key, or one feature, nothing goes wrong."""
 
@@ -119,9 +126,15 @@ class Profile:
         What holds at all larger lengths, which have more entries that may fail, does not do so by chance.  seeds: with
         so many entries a case is put before it counts as holding.
         """
-        is_up_to = self.condition is not None and self.condition.rule is Rule.UP_TO
-        is_told_by_size = self.turns > FEW_TURNS or (is_up_to and seeds < MOST_SEEDS)
+        is_told_by_size = self.turns > FEW_TURNS or self._holds_at_all_longer(seeds)
         return seeds > SEEDS and self.here <= NEEDS_NO_REASON and not is_told_by_size
+
+    def _holds_at_all_longer(self, seeds: int) -> bool:
+        """Whether it ends at a length, and holds beyond at so many that what fails seldom would have failed there."""
+        if self.condition is None or self.condition.rule not in ENDING:
+            return False
+        longer = sum(not failed and value > self.here for value, failed in self.fared.items())
+        return seeds < MOST_SEEDS or longer >= LONGER
 
     @property
     def below(self) -> int | None:

@@ -158,11 +158,15 @@ def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> Place:
 
 
 def _with_room(boundary: Boundary) -> Iterator[Sizes]:
-    """The sizes that matter twice as large and the others with room; those with room alone; the smallest."""
+    """The sizes that matter twice as large and the others with room; those with room alone; the others alone with room;
+    the smallest.
+    """
     sizes, matter = boundary.smallest.sizes, {axis for told in boundary.told for axis in told.axes}
     groups = sizes.H // sizes.Hkv
     kv_heads = max(sizes.Hkv, 2)
     roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOM) for each in
                                                                (sizes.T, sizes.S, sizes.D, sizes.Dv)))
-    twice = {axis: 2 * getattr(roomy, axis) for axis in ("T", "S", "D", "Dv") if axis in matter}
-    yield from (replace(roomy, **twice), roomy, sizes)
+    lengths = [axis for axis in ("T", "S", "D", "Dv") if axis in matter]
+    twice = {axis: 2 * getattr(roomy, axis) for axis in lengths}
+    kept = {axis: getattr(sizes, axis) for axis in lengths}
+    yield from (replace(roomy, **twice), roomy, replace(roomy, **kept), sizes)
