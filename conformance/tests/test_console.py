@@ -20,7 +20,7 @@ from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import A_CHOICE, Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.report.bugs import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
@@ -135,6 +135,16 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
     assert lines[lines.index(cause) - 1] == "causal.no_lookahead (spec/theme.yaml:1) is violated"
     assert lines[lines.index(cause) + 1:][:2] == [
         "  do: Accumulate in float32", f"  paste: {declare}"]
+
+
+def test_a_choice_is_called_one_and_no_bug_in_the_first_line_and_the_last() -> None:
+    declare = 'attend.precision = {"float32": {"logsumexp_roundings": 1}}'
+    stored = Explanation(f"its weights come from a stored log-sum-exp{A_CHOICE}", "Divide by the sum", declare)
+    lines = told(failed(evidence=replace(like(), explained=stored)))
+    assert lines[:3] == ["Does not conform as it is declared. Likely one choice, no bug: its weights come from a "
+                         "stored log-sum-exp (explains 1 of 1).", "  Divide by the sum, or declare it:", f"  {declare}"]
+    assert lines[-1] == ("Does not conform as it is declared. Likely one choice, no bug: its weights come from a "
+                         "stored log-sum-exp, 1 of 1. (exit code 1)")
 
 
 def test_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line() -> None:

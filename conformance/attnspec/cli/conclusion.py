@@ -163,11 +163,15 @@ def _why(digest: Digest, words: _Words = likely_words) -> str:
 
 
 def _arithmetic(digest: Digest) -> str:
-    """What it does not conform to, where a wider arithmetic would allow all of it."""
+    """What it does not conform to, where a wider arithmetic would allow all of it. What is a choice wants no other
+    arithmetic, only to be declared.
+    """
     found = likely(digest.failures)
     is_precision = found and found.cause and "precision" in found.cause.declare
-    if not found or not is_precision or len(found.failures) < len(digest.failures):
+    if not found or not found.cause or not is_precision or len(found.failures) < len(digest.failures):
         return ""
+    if found.cause.is_choice:
+        return " as it is declared"
     return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in found.failures))} arithmetic"
 
 

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.diagnosis.boundary import HOLDING, HOLDING_APART, RELATIONS, RELATIONS_APART, Boundary, Told
-from attnspec.diagnosis.conditions import ENDING, NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
+from attnspec.diagnosis.conditions import (
+    ENDING,
+    NEEDS_NO_REASON,
+    OF_BLOCKS,
+    Condition,
+    Profile,
+    Rule,
+    lengths_to_try,
+    narrowed,
+)
 from attnspec.problems.problem import Sizes
 from attnspec.record.contradictions import is_needed, parts_of
 from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, moved

@@ -82,6 +82,10 @@ class Likeness:
     tried: int
 
 
+A_CHOICE = " (a choice, no bug)"
+"""How the cause of an explanation ends that is nothing to mend: half of the field does so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The wider class of arithmetic under which a failure is none: what the function seems to do, and what to do.

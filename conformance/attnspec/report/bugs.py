@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.contradictions import parts_of
-from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
+from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
 from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import (
@@ -147,7 +147,7 @@ def likely_words(failures: Sequence[Outcome]) -> str:
         return ""
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.sentence} ({share})"
+    return f"{_begin(found, found.cause, groups)}: {_plain(found.cause, groups, found.cause.sentence)} ({share})"
 
 
 def likely_in_short(failures: Sequence[Outcome]) -> str:
@@ -156,9 +156,21 @@ def likely_in_short(failures: Sequence[Outcome]) -> str:
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
-    many = _how_many(groups, found.cause.noun) if len(groups) > 1 else ""
+    is_told = len(groups) > 1 or found.cause.is_choice
+    begin = _begin(found, found.cause, groups) if is_told else _how_sure(found)
     where = f" where {found.cause.where}" if found.cause.where else ""
-    return f"{_how_sure(found)}{many}: {found.cause.name}{where}, {len(found.failures)} of {len(failures)}"
+    name = _plain(found.cause, groups, found.cause.name)
+    return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
+
+
+def _begin(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:
+    """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
+    return f"{_how_sure(found)}{_how_many(groups, cause.noun)}"
+
+
+def _plain(cause: LikelyCause, groups: Sequence[Explained], words: str) -> str:
+    """What a cause says, without that it is a choice where the words before it say so."""
+    return words.removesuffix(A_CHOICE) if cause.is_choice and len(groups) == 1 else words
 
 
 def _commonest_of(groups: Sequence[Explained]) -> Explained | None:

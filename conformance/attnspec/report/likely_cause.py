@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import A_CHOICE, Outcome
 from attnspec.report.held_against_cases import contradicted, telling, told_of_all
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
@@ -52,9 +52,14 @@ class LikelyCause:
         return f"`{self.fault}`" if self.fault else self.says
 
     @property
+    def is_choice(self) -> bool:
+        """Whether there is nothing to mend: it is to be declared."""
+        return self.says.endswith(A_CHOICE)
+
+    @property
     def noun(self) -> str:
-        """A choice that can be declared need not be a bug."""
-        return "cause" if self.declare else "bug"
+        """What can be declared need not be a bug; a choice is none."""
+        return "choice, no bug" if self.is_choice else "cause" if self.declare else "bug"
 
 
 @dataclass(frozen=True, slots=True)
