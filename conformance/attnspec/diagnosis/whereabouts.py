@@ -67,7 +67,7 @@ NOWHERE = Place()
 
 
 def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
-    """The place as the cases of the clause bear it out: as told, as needed but not enough, or with no boundary.
+    """The place as the cases of the run bear it out: as told, as needed but not enough, or with no boundary.
 
     failing: the recipe of the case that is shown. A case that holds speaks against it if it is given the same, of
     entries as these, and is as large along every axis: smaller ones, and entries that are all alike, show less.
@@ -87,7 +87,7 @@ def _shows_as_much(held: Recipe, failing: str) -> bool:
 
 def _what_is_left(begins: str, failing: str) -> str:
     """The conditions that the case which is shown meets, as a sentence; empty where it meets none."""
-    left = needed_alone(begins, [lengths_in(failing)])
+    left = needed_alone(begins, [(lengths_in(failing),)])
     return f"{left[:1].upper()}{left[1:]}." if left else ""
 
 

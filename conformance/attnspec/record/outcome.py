@@ -112,6 +112,7 @@ class Evidence:
     wrong: which entries of the answer are wrong, as ranges.
     explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
     like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
+    calls: the sizes of the calls that the clause makes of the case, where they are others than the case has.
     """
 
     sentence: str
@@ -127,6 +128,7 @@ class Evidence:
     begins: str = ""
     wrong: str = ""
     caption: str = ""
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
