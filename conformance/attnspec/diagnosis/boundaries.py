@@ -296,9 +296,19 @@ class _Search:
                 least = self._least_product(one, other, n)
                 for axis in (one, other):
                     self.found.pop(axis, None)
-                name = f"{one}·{other}".replace("Hkv", "H")
+                name = f"{one}·{self._heads_that_count(other, least)}" if one == "B" else f"{one}·{other}".replace(
+                    "Hkv", "H")
                 self._held += self._below(one, other)[:1]
                 yield Told((one, other), f"{name} ≥ {least}", f"{name} = {self._held_product(one, other)}")
+
+    def _heads_that_count(self, axis: str, least: int) -> str:
+        """Query heads, unless as many of them that share fewer key heads hold; another axis is itself."""
+        if axis != "Hkv" or "G" not in self._axes or length(self.at, "G") > 1:
+            return axis.replace("Hkv", "H")
+        pairs = [(B, -(-least // (2 * B))) for B in (length(self.at, "B"), 1, 2)]
+        shared = (moved(moved(moved(self.at, "B", B), "Hkv", Hkv), "G", 2) for B, Hkv in pairs if B * Hkv < least)
+        fared = [self.resizer.fails(sizes) for sizes in shared]
+        return "Hkv" if False in fared and True not in fared else "H"
 
     def _may_multiply(self, one: str, other: str) -> bool:
         are_told = [axis in self.found and self.found[axis].is_threshold and self._is_told(axis)

@@ -9,6 +9,7 @@ from attnspec.core.nouns import Effort
 from attnspec.diagnosis.boundaries import begins
 from attnspec.diagnosis.boundary import Boundary
 from attnspec.diagnosis.ranges import ranges, wrong_entries
+from attnspec.diagnosis.variables import with_variables
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import Standing, lengths_in, needed_alone, standing, weakened
@@ -108,6 +109,7 @@ class Whereabouts:
         if boundary is None and self._searched < patience.failures:
             self._searched += 1
             boundary = begins(resizer)
+            boundary = with_variables(trial, resizer, boundary) if boundary and patience is USUAL else boundary
             self._found += [boundary] if boundary else []
         if boundary is None:
             return NOWHERE

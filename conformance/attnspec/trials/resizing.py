@@ -150,6 +150,10 @@ class Resizer:
         sizes = sorted((each for each, failed in self.known.items() if not failed), key=work)
         return tuple(filter(None, (self._at(each, number) for each in sizes for number in range(self._held[each]))))
 
+    def first_at(self, sizes: Sizes) -> Recipe | None:
+        """The case at these sizes, as it is put first; None where there is no such problem."""
+        return self._at(sizes, 0)
+
     def _at(self, sizes: Sizes, number: int) -> Recipe | None:
         """The case at these sizes with the number-th entries; None where there is no such problem.
 

@@ -1,0 +1,66 @@
+"""What decides beside lengths is told as itself: a place behind a past, a length that is given, pages, a window, a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from attnspec.core.nouns import DType, Effort
+from attnspec.diagnosis.whereabouts import Whereabouts
+from attnspec.faults import staged
+from attnspec.faults.subject import own_subject
+from attnspec.faults.work import Answer, HandedOver
+from attnspec.problems.recipe import Recipe
+from attnspec.subjects.in_process import InProcess
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Violated
+from attnspec.trials.trial import Trial
+from helpers.law import checks
+from helpers.planted import one_more
+
+
+def place_of_last(call: HandedOver) -> int:
+    return call.query.shape[2] - 1 + (0 if call.past_key is None else call.past_key.shape[2])
+
+
+def longest(call: HandedOver) -> int:
+    return 0 if call.key_lengths is None else int(np.max(call.key_lengths))
+
+
+def sink_over_lse(call: HandedOver) -> float:
+    if call.sinks is None:
+        return 0.0
+    logits = call.query.astype(np.float64) @ call.key.swapaxes(-1, -2).astype(np.float64) / call.query.shape[-1]**0.5
+    return float((call.sinks[:, None] - np.logaddexp.reduce(logits, axis=-1)).max())
+
+
+def told(is_wrong: Callable[[HandedOver], object], clause: str, text: str) -> str:
+    """What is told of where a function goes wrong that is sound elsewhere."""
+    def answer(call: HandedOver) -> Answer:
+        return one_more(call) if is_wrong(call) else staged.attention(call)
+
+    subject = replace(own_subject("sound/naive"), id="planted", callee=InProcess(staged.as_attend(answer)))
+    trial = Trial(checks()[clause], Evaluator(subject, DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
+    recipe = Recipe.parse(text)
+    assert isinstance(trial.put(recipe).failure, Violated)
+    return Whereabouts().place(trial, recipe, Violated).begins
+
+
+CASE = "B2,H2,Hkv2,T4,S40,D4,Dv4;mask=none;families=normal"
+
+
+@pytest.mark.parametrize(("is_wrong", "clause", "text", "said"), [
+    (lambda call: call.past_key is not None and place_of_last(call) >= 20, "past.definition",
+     f"{CASE};with=past_key+past_value;past_key=half;seed=3", "P + i ≥ 20; holds at P + i = 19."),
+    (lambda call: longest(call) > 16, "lengths.definition", f"{CASE};with=key_lengths;key_lengths=first_full;seed=3",
+     "the largest key length ≥ 17; holds at the largest key length = 16."),
+    (lambda call: call.window is not None and (call.window[0] is None or call.window[0] > 2), "window.definition",
+     f"{CASE};with=window;window=3+0;seed=3", "the window to the left ≥ 3; holds at the window to the left = "),
+    (lambda call: sink_over_lse(call) > 0.2, "sinks.definition",
+     f"{CASE};with=sinks;sinks=rising;seed=3", "sink - lse ≥ 0."),
+    (lambda call: call.mask is not None and not call.mask.any(axis=-1).all(), "masking.definition",
+     f"{CASE};mask=with_empty_rows;with=mask;seed=3".replace("mask=none;", ""), "a query sees no key; holds at sizes")])
+def test_what_decides_is_told(is_wrong: Callable[[HandedOver], object], clause: str, text: str, said: str) -> None:
+    assert told(is_wrong, clause, text).startswith(f"Fails where {said}")
