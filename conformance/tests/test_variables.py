@@ -1,4 +1,4 @@
-"""What decides beside lengths is told as itself: a place behind a past, a length that is given, pages, a window, a sink."""
+"""What decides beside lengths is told as itself: a place behind a past, a given length, pages, a window, a sink."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort
+from attnspec.diagnosis.variables import Fact, Variable, condition_on
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.faults import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver
+from attnspec.problems.make import make_problem
 from attnspec.problems.recipe import Recipe
+from attnspec.report.bugs import likely_words
 from attnspec.subjects.in_process import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 from helpers.planted import one_more
+from test_kinds import judge_clause
 
 
 def place_of_last(call: HandedOver) -> int:
@@ -64,3 +68,26 @@ CASE = "B2,H2,Hkv2,T4,S40,D4,Dv4;mask=none;families=normal"
      f"{CASE};mask=with_empty_rows;with=mask;seed=3".replace("mask=none;", ""), "a query sees no key; holds at sizes")])
 def test_what_decides_is_told(is_wrong: Callable[[HandedOver], object], clause: str, text: str, said: str) -> None:
     assert told(is_wrong, clause, text).startswith(f"Fails where {said}")
+
+
+def test_pages_of_one_length_are_told_as_such() -> None:
+    outcome = judge_clause("pages.py:slots_lost_in_pages_of_64", "paged.every_slot_is_read")
+    assert likely_words([outcome]) == "Likely one bug: fails where the slots of a page = 64 (explains 1 of 1)"
+
+
+def test_an_exception_that_a_mask_brings_out_which_hides_everything_is_told_with_that() -> None:
+    outcome = judge_clause("accidents.py:mask_that_hides_everything", "masking.hidden_row_convention")
+    assert likely_words([outcome]) == (
+        "Likely one bug: fails where no query sees a key, and raises IndexError (explains 1 of 1)")
+
+
+@pytest.mark.parametrize(("facts", "said"), [
+    ([(1, False), (2, False), (3, True), (4, True)], "P + i ≥ 3"), ([(2, False), (3, True), (4, True)], ""),
+    ([(1, False), (3, False), (2, True), (4, True)], ""), ([(1, True), (2, True), (3, False), (9, False)], "P + i ≤ 2"),
+    ([(1, False), (2, True), (3, False), (4, False)], "P + i = 2"), ([(1, False), (None, True), (3, False)], "")])
+def test_a_number_is_told_where_enough_cases_speak_for_it(facts: list[tuple[float | None, bool]], said: str) -> None:
+    problem = make_problem(Recipe.parse(f"{CASE};seed=1"), DType.FLOAT32)
+    numbers = iter([number for number, _ in facts])
+    variable = Variable("P + i", lambda _: next(numbers))
+    told = condition_on(variable, [Fact(problem, fails) for _, fails in facts])
+    assert (told.words if told else "") == said

@@ -19,6 +19,7 @@ from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.problem import Problem, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import meets, parts_of
+from attnspec.subjects.paged import slots_of_page
 from attnspec.trials.resizing import Resizer
 from attnspec.trials.trial import Trial
 
@@ -75,8 +76,11 @@ def _window_side(side: int) -> Callable[[Problem], float | None]:
     return read
 
 
-def _page_length(problem: Problem) -> float | None:
-    return None if problem.block_table is None else float(problem.key.shape[1])
+def _slots(multiple: int) -> Callable[[Problem], float | None]:
+    def read(problem: Problem) -> float | None:
+        pattern = problem.block_table
+        return None if pattern is None else float(slots_of_page(pattern, problem.sizes.S, multiple))
+    return read
 
 
 def _sink_over_lse(problem: Problem) -> float | None:
@@ -105,7 +109,6 @@ VARIABLES = (
     Variable("P + i", _last_place),
     Variable("the largest key length", _largest_of("key_lengths")),
     Variable("the largest query length", _largest_of("query_lengths")),
-    Variable("the length of a page", _page_length),
     Variable("the window to the left", _window_side(0)),
     Variable("the window to the right", _window_side(1)),
     Variable("softcap", lambda problem: problem.softcap),
@@ -119,7 +122,8 @@ def with_variables(trial: Trial, resizer: Resizer, boundary: Boundary) -> Bounda
     facts = [*_facts_of(trial, resizer), *_alternatives(trial, resizer, boundary.smallest)]
     if all(each.fails for each in facts) or (boundary.told and _divide(boundary.sentence, facts)):
         return boundary
-    told = next(filter(None, (_told(variable, facts) for variable in VARIABLES)), None)
+    pages = Variable("the slots of a page", _slots(trial.evaluator.subject.declaration.limits.page_multiple))
+    told = next(filter(None, (condition_on(variable, facts) for variable in (*VARIABLES, pages))), None)
     return replace(boundary, told=(told,), outside=()) if told else boundary
 
 
@@ -130,7 +134,7 @@ def _divide(begins: str, facts: Sequence[Fact]) -> bool:
                for each in facts)
 
 
-def _told(variable: Variable, facts: Sequence[Fact]) -> Told | None:
+def condition_on(variable: Variable, facts: Sequence[Fact]) -> Told | None:
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
     read = [(value, each.fails) for each in facts if (value := variable.read(each.problem)) is not None]
     failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))

@@ -70,8 +70,9 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
     whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
-    return tuple(_clearest_first(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
-                 for group in whole)
+    dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
+               for group in whole)
+    return tuple(map(_clearest_first, dressed))
 
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
@@ -125,6 +126,15 @@ def _with_its_quantity(group: Explained) -> Explained:
     if len(named) != 1 or "" in named:
         return group
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
+
+
+def _with_what_it_raises(group: Explained) -> Explained:
+    """The exception behind the sizes, where all failures raise the same one."""
+    raised = {each.evidence.sentence.partition(":")[0] if each.evidence and each.verdict is Verdict.ERRORED else ""
+              for each in group.failures}
+    if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL) or len(raised) != 1 or "" in raised:
+        return group
+    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, and raises {raised.pop()}"))
 
 
 def likely(failures: Sequence[Outcome]) -> Explained | None:
