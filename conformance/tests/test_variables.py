@@ -26,7 +26,7 @@ from test_kinds import judge_clause
 
 
 def place_of_last(call: HandedOver) -> int:
-    return call.query.shape[2] - 1 + (0 if call.past_key is None else call.past_key.shape[2])
+    return int(call.query.shape[2]) - 1 + (0 if call.past_key is None else int(call.past_key.shape[2]))
 
 
 def longest(call: HandedOver) -> int:

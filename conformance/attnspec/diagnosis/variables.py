@@ -79,7 +79,7 @@ def _window_side(side: int) -> Callable[[Problem], float | None]:
 def _slots(multiple: int) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
         pattern = problem.block_table
-        return None if pattern is None else float(slots_of_page(pattern, problem.sizes.S, multiple))
+        return float(slots_of_page(pattern, problem.sizes.S, multiple)) if isinstance(pattern, str) else None
     return read
 
 
