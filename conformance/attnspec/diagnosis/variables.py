@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 
 import numpy as np
@@ -28,6 +29,9 @@ LARGEST = 2**22
 
 ALTERNATIVES = 8
 """So many other values of a keyword are tried at most."""
+
+MOST = 24
+"""So many cases with other values are put at most: a search puts some sixty."""
 
 FEW = 2
 """Of a number that has a threshold, so many different ones fail, and so many hold, at least."""
@@ -167,7 +171,7 @@ def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[Fact]:
 
 def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[Fact]:
     """The failing case with other values of the keywords that it is given."""
-    for recipe in _others(failing, trial.check.domain):
+    for recipe in islice(_others(failing, trial.check.domain), MOST):
         problem = _measurable(trial, recipe)
         if problem is None:
             continue
