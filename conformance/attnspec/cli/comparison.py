@@ -61,8 +61,8 @@ def record_files(folder: Path) -> list[Path]:
     files = sorted({file for ending in ("", *PACKED) for file in folder.glob(f"*.jsonl{ending}")})
     found = [file for file in files if file.stat().st_size]
     if not found:
-        raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each run there: "
-                         "attnspec check … --record FOLDER/NAME.jsonl", where=Place(str(folder)))
+        raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each run "
+                         "there: attnspec check … --record FOLDER/NAME.jsonl", where=Place(str(folder)))
     return found
 
 
