@@ -11,7 +11,7 @@ from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely_words
 from attnspec.report.clause_table import applying_to_nobody, shade
-from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
+from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
 from attnspec.report.joined import Joined, JoinedRun, Judged
 from attnspec.report.known import but_for
 from attnspec.report.other_conventions import is_other_convention
@@ -223,7 +223,8 @@ def silences(joined: Joined) -> tuple[Silence, ...]:
         for outcomes in joined.of_subject(subject).values():
             for outcome in outcomes:
                 if outcome.verdict in _NOT_DECIDED:
-                    groups.setdefault((outcome.verdict, _reason(outcome)), []).append((subject.label, outcome))
+                    reason = shared_reason(subject.card.id, _reason(outcome))
+                    groups.setdefault((outcome.verdict, reason), []).append((subject.label, outcome))
     texts = {clause.id: clause for clause in joined.clauses}
     found = [_silence(verdict, reason, members, texts) for (verdict, reason), members in groups.items()]
     return tuple(sorted(found, key=lambda silence: (silence.sign.rank, -silence.items)))
