@@ -214,8 +214,9 @@ def _audited(looked: Audit, summary: Summary) -> tuple[str, str]:
 
 def _judged(joined: Joined) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
+    told = findings(joined, strict=joined.is_strict)
     return {
-        "findings": findings(joined, strict=joined.is_strict), "themes": themes(joined), "trust": trust(joined),
+        "findings": told, "leading": {finding.clause.id for finding in told}, "themes": themes(joined), "trust": trust(joined),
         "readings": readings(joined), "sizes": coverage(joined),
         "at_sizes": at_named_sizes(joined), **_spoken(joined),
     }
