@@ -18,7 +18,7 @@ from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.other_conventions import is_other_convention
 from attnspec.report.pictures import Grid, drawn_cells, grids
 
-PICTURED_CELLS = 800     # how many picture cells a page draws before it refers to the record instead
+PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
 OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
 
 

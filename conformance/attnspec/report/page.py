@@ -216,8 +216,8 @@ def _judged(joined: Joined) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
     told = findings(joined, strict=joined.is_strict)
     return {
-        "findings": told, "leading": {finding.clause.id for finding in told}, "themes": themes(joined), "trust": trust(joined),
-        "readings": readings(joined), "sizes": coverage(joined),
+        "findings": told, "following": {other.clause.id for finding in told for other in finding.alike},
+        "themes": themes(joined), "trust": trust(joined), "readings": readings(joined), "sizes": coverage(joined),
         "at_sizes": at_named_sizes(joined), **_spoken(joined),
     }
 
