@@ -17,6 +17,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
 from attnspec.record.outcome import Outcome
+from attnspec.runner.session import INTERRUPTED, UNREACHED
 
 BAR = 24           # characters
 SHOWN = 8          # subjects in the live block; audits have more, most of them waiting
@@ -29,6 +30,15 @@ def progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Han
     """The handler that suits the stream."""
     is_live = stream.isatty() and environment.get("TERM", "") != "dumb"
     return Live(stream, is_coloured="NO_COLOR" not in environment) if is_live else Plain(stream)
+
+
+def bad_news(digest: Digest, outcome: Outcome) -> str:
+    """What whoever waits should know as soon as this item has ended: that it fails, or that nothing can be judged."""
+    if digest.fails(outcome):
+        return failure_line(outcome)
+    is_lost = outcome.verdict is Verdict.NOT_RUN and outcome.reason not in (INTERRUPTED, UNREACHED)
+    is_first = len(digest.subjects) == 1 and len(digest.outcomes) == 1
+    return f"{outcome.subject} cannot be judged: {outcome.reason}" if is_lost and is_first else ""
 
 
 class Plain:
@@ -66,9 +76,9 @@ class Plain:
         """Nothing to close."""
 
     def _tell_of_first(self, outcome: Outcome) -> None:
-        if not self._has_failed and self._digest.fails(outcome):
-            click.echo(failure_line(outcome), file=self._stream)
-            self._has_failed = True
+        if not self._has_failed and (line := bad_news(self._digest, outcome)):
+            click.echo(line, file=self._stream)
+            self._has_failed, self._cause = True, _cause(so_far(self._digest))
 
     def _finished(self, subject: str) -> None:
         if len(self._digest.subjects) == 1:
@@ -94,10 +104,16 @@ class Plain:
 
     def _tell(self, progress: str) -> None:
         """How far it is, how many failures there are, and their likely cause where it is not the one told before."""
-        failures, _, cause = so_far(self._digest).partition(". ")
-        told = failures if cause == self._cause else f"{failures}. {cause}"
+        standing = so_far(self._digest)
+        cause = _cause(standing)
+        told = standing.removesuffix(f". {cause}") if cause == self._cause else standing
         click.echo("; ".join(filter(None, (progress, told))), file=self._stream)
         self._told, self._cause = time.monotonic(), cause
+
+
+def _cause(standing: str) -> str:
+    """The second sentence of `so_far`, if it has one."""
+    return standing.partition(". ")[2]
 
 
 class Live:
@@ -123,9 +139,10 @@ class Live:
         if isinstance(event, SubjectKnown) and (lines := list(declared_sizes(event, self._digest.header))):
             self._clear()
             click.echo("\n".join(lines), file=self._stream)
-        if isinstance(event, ItemFinished) and not self._has_failed and self._digest.fails(event.outcome):
+        if isinstance(event, ItemFinished) and not self._has_failed and (
+                line := bad_news(self._digest, event.outcome)):
             self._clear()
-            click.echo(click.style(failure_line(event.outcome), fg="red"), file=self._stream, color=self._is_coloured)
+            click.echo(click.style(line, fg="red"), file=self._stream, color=self._is_coloured)
             self._has_failed = True
         if isinstance(event, RunFinished):
             self._clear()
