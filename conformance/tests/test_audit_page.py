@@ -549,7 +549,7 @@ def test_text_and_page_say_on_which_device_it_was(tmp_path: Path) -> None:
 
 
 FOLDER = CHECKOUT / "reports" / "audit"
-RECORD = FOLDER / "audit.jsonl.gz"
+RECORD = FOLDER / "audit.jsonl.xz"
 ON_CUDA, TEXT_ON_CUDA = FOLDER / "cuda.jsonl.gz", CHECKOUT / "docs" / "audit-cuda.md"
 
 
