@@ -1,4 +1,4 @@
-"""What the site has beside the pages of docs/: the README as its first page, and the audit, which its search finds, too.
+"""What the site has beside the pages of docs/: the README as its first page, and the audit, which its search finds.
 
 A link to what lies outside of docs/ leads nowhere on a site: its words stay, and the path of a file is named.
 """
