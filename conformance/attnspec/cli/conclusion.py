@@ -72,6 +72,18 @@ def so_far(digest: Digest) -> str:
     return f"{plural(len(digest.failures), 'failure')} so far{f'. Likely: {found.cause}' if found else ''}"
 
 
+def failure_line(outcome: Outcome) -> str:
+    """What fails, and its likely cause, for whoever waits for a run to end."""
+    found = likely([outcome])
+    cause = f" Likely: {found.cause}." if found else ""
+    whose = f"{outcome.subject}, {outcome.dtype.value}"
+    return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
+
+
+_FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception", Verdict.CRASHED: "ends in a crash",
+          Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
+
+
 def remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
     found = likely(digest.failures)

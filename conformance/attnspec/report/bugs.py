@@ -160,6 +160,16 @@ def likely_words(failures: Sequence[Outcome]) -> str:
     return f"{_begin(found, found.cause, groups)}: {_plain(found.cause, groups, found.cause.sentence)} ({share})"
 
 
+def likely_without_share(failures: Sequence[Outcome]) -> str:
+    """The same without how many of the failures it explains, where clauses are counted and not items."""
+    groups = explanations(failures)
+    found = _commonest_of(groups)
+    if found is None or found.cause is None:
+        return ""
+    name = f" ({found.cause.name})" if found.cause.fault else ""
+    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.sentence}{name}"
+
+
 def likely_in_short(failures: Sequence[Outcome]) -> str:
     """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely. Where there are several bugs, it says so."""
     groups = explanations(failures)
