@@ -116,13 +116,22 @@ def _merged(pile: Sequence[Explained]) -> Explained:
 
 
 def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
-    """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none. A
-    read-out that blames a stage says as much as a fault of it.
+    """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none: but
+    where most failures bear the fault out, the other is one at which all answers round to nothing. A read-out that
+    blames a stage says as much as a fault of it.
     """
+    fault = named.cause.fault if named.cause else ""
     looked_for = [each.evidence for group in pile if group is not named for each in group.failures
                   if each.evidence and each.evidence.located and not stage(each.evidence.located)]
-    fault = named.cause.fault if named.cause else ""
-    return bool(fault) and any(fault not in {like.fault for like in each.like} for each in looked_for)
+    is_spoken_against = any(fault not in {like.fault for like in each.like} for each in looked_for)
+    return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
+
+
+def _is_borne_out(fault: str, pile: Sequence[Explained]) -> bool:
+    """Whether in most failures a fault gives the function's own answers in all that was tried."""
+    seen = [failure.evidence for group in pile for failure in group.failures]
+    alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like) for each in seen if each]
+    return 2 * sum(alike) > len(seen)
 
 
 def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
