@@ -32,7 +32,8 @@ LENGTHS = {"B": 2, "H": 6, "Hkv": 3, "T": 5, "S": 64, "D": 8, "Dv": 4}
 
 @pytest.mark.parametrize(("condition", "is_met"), [
     ("S ≥ 64", True), ("S ≥ 65", False), ("33 ≤ S ≤ 63", False), ("33 ≤ S ≤ 64", True), ("S ≤ 15", False),
-    ("T = 5", True), ("T (= S) = 5", True), ("T < S", True), ("T ≠ S", True), ("D > Dv + 3", True),
+    ("T = 5", True), ("T (= S) = 5", None), ("T (= S) ≥ 6", False), ("D (= D) ≥ 8", True), ("T < S", True),
+    ("T ≠ S", True), ("D > Dv + 3", True),
     ("D > Dv + 4", False), ("B·H ≥ 13", False), ("B·H ≥ 12", True), ("H/Hkv ≥ 2", True), ("Hkv ≥ 4", False),
     ("S is a multiple of 16", True), ("S is not a multiple of 16", False), ("T is one more than a multiple of 4", True),
     ("T is one less than a multiple of 4", False), ("T mod 4 = 1", True), ("D is not a power of two", False),

@@ -12,6 +12,7 @@ _SIZE = r"[A-Z][a-z]*"
 _RECIPE_SIZE = re.compile(r"(B|Hkv|H|T|S|Dv|D)(\d+)")
 _COMPARISON = re.compile(r"(?P<low>\d+ ≤ )?(?P<left>.+?) (?P<sign>[≥≤=≠<>]) (?P<right>.+)")
 _QUANTITY = re.compile(rf"(?P<one>{_SIZE})(?:(?P<by>[·/])(?P<other>{_SIZE}))?(?: \(= {_SIZE}\))?(?P<plus> [+-] \d+)?")
+_EQUAL = re.compile(rf"(?P<one>{_SIZE}) \(= (?P<other>{_SIZE})\)")
 _OF_BLOCKS = re.compile(r"(?P<left>.+?) is (?P<rule>.+?)(?: and ≥ (?P<start>\d+))?")
 _MULTIPLE = re.compile(r"(?P<no>not )?a multiple of (?P<n>\d+)")
 _REST = re.compile(r"one (?P<by>more|less) than a multiple of (?P<n>\d+)")
@@ -56,7 +57,17 @@ def parts_of(begins: str) -> tuple[str, ...]:
 
 
 def meets(condition: str, lengths: Lengths) -> bool | None:
-    """Whether sizes meet one condition; None where it cannot be read, or is about an axis that has no length here."""
+    """Whether sizes meet one condition; None where it cannot be read, or is about an axis that has no length here.
+
+    `T (= S) ≥ 9` is about sizes of which both are equal: others with a longer T may fail, or hold.
+    """
+    equal = _EQUAL.search(condition)
+    is_elsewhere = equal is not None and lengths.get(equal["one"]) != lengths.get(equal["other"])
+    is_met = _meets(condition, lengths)
+    return None if is_met and is_elsewhere else is_met
+
+
+def _meets(condition: str, lengths: Lengths) -> bool | None:
     if found := _MODULO.fullmatch(condition):
         value = _value(found["left"], lengths)
         return None if value is None else (value % int(found["n"]) == int(found["rest"])

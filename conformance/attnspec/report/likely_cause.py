@@ -192,7 +192,7 @@ def _lies_within(bounded: Explained, other: Explained) -> bool:
     given = [keywords_in(each.evidence.recipe) for each in bounded.failures if each.evidence]
     cases = [lengths_in(each.evidence.recipe) for each in other.failures if each.evidence]
     return bool(shared) and all(shared & each for each in given) and all(
-        meets(part, lengths) for part in parts for lengths in cases)
+        meets(part, lengths) is not False for part in parts for lengths in cases)
 
 
 def _blamed(group: Explained) -> str:
