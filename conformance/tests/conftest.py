@@ -19,6 +19,7 @@ from helpers.browser import chromium
 from helpers.commands import Cli
 from helpers.gradient_rules import little_work
 from helpers.places import CHECKOUT, SMALL_SPEC, STUBS
+from helpers.short_suite import leave_for_the_night
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 # Hypothesis reads every module of a checkout for its constants: the processes that tests start, once and not each anew
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(CHECKOUT / ".hypothesis"))
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_for_the_night(items)
 
 
 @pytest.fixture(autouse=True)

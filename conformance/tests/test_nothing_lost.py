@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -105,7 +106,7 @@ def test_a_mistake_that_nobody_reads_is_exit_code_2(unread: int) -> None:
 
 def test_a_stream_that_was_closed_before_is_no_error(mine: Path) -> None:  # noqa: ARG001
     for words, closed in ((("list",), ">&-"), (("list",), "<&- 2>&- >/dev/null"), (CHECK, "<&- >&- 2>&-")):
-        line = f"{sys.executable} -m attnspec {' '.join(words)} {closed}"
+        line = f"{shlex.quote(sys.executable)} -m attnspec {' '.join(words)} {closed}"
         assert subprocess.run(["bash", "-c", line], check=False).returncode == 0, closed
     [record] = Path("reports/run").iterdir()
     assert json.loads(record.read_text(encoding="utf-8").splitlines()[-1])["exit_code"] == 0

@@ -186,6 +186,7 @@ def test_the_same_seed_gives_the_same_cases() -> None:
     assert told == again
 
 
+@pytest.mark.nightly
 def test_a_shorter_trial_tries_the_first_of_the_same_cases() -> None:
     (whole, told), (part, begun) = (trial("attention.definition", "sound/naive", most=most, effort=Effort.DEFAULT)
                                     for most in (0, 21))

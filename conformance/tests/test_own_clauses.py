@@ -248,6 +248,7 @@ def test_lint_tells_the_mistakes_of_all_clauses_of_a_spec_too(cli: Cli, tmp_path
     assert cli("lint", "--spec", str(folder))[1].count("'levl' is not a known key of a clause.") == 2
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("keys", "answer"), [
     ({"runs": "{original: [], tripled: [{multiply: {array: query, by: 3}}]}"},
      "'by' of the transform 'multiply' should be a power of two, as 2, 0.5 or -4, not 3."),

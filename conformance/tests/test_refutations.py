@@ -228,6 +228,7 @@ def test_the_command_writes_what_it_finds_and_compares(cli: Cli, law: Path) -> N
     assert (code, out.splitlines()[-1]) == (0, "law/refutations.json says the same.")
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_goes_on_where_it_was(cli: Cli, law: Path) -> None:
     cli(*ASKED, "--write")
     written = (law / FILE).read_text(encoding="utf-8")
@@ -259,6 +260,7 @@ def test_a_file_that_the_command_did_not_make_is_refused(law: Path, text: str) -
 ANEW = "Write the file again: attnspec refutations --write."
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("found", "answer"), [
     (small(scale__gone={}), f"there is no clause 'scale.gone'. {ANEW}"),
     (small(scale__explicit={"gone": (F64,)}), f"there is no fault 'gone'. {ANEW}"),

@@ -125,6 +125,7 @@ def probed(target: str) -> Result:
     return CliRunner().invoke(probe, [target, "--dtype", "float32", "--no-record"], standalone_mode=False)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("target", "pairs", "place"), [
     ("sound/rotary_staged", "halves  (as claimed)", 131072),
     ("fault/rotary_cache_clamped", "halves  (as claimed)", 2047),
@@ -153,12 +154,14 @@ def test_every_rotary_fault_is_detected_by_rotary_clauses_at_every_dtype(fault: 
     assert detected == set(DType) - set(fault.equivalents)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", [name for name, *_ in FORMULATIONS])
 def test_no_sound_rotary_formulation_violates_a_clause(name: str) -> None:
     found = outcomes(f"sound/{name}", "rotary.*", DType.FLOAT16)
     assert {each.verdict for each in found.values()} == {Verdict.HELD}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("fault", "clause"), [
     ("rotary_pairs_swapped", "rotary.definition"), ("rotary_cache_clamped", "rotary.scores_depend_on_differences"),
     ("rotary_base_ignored", "rotary.base_is_used")])
@@ -213,6 +216,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "found", "called"), [
     ("neox", ["x (B,T,H,D), and positions (B,T) as position_ids", "`base` is its theta.",
               "`interleaved` is its is_neox_style, given not interleaved."], "is_neox_style=not interleaved"),

@@ -95,6 +95,7 @@ def beyond(fault: Fault) -> Axes:
 
 # --- wrong inside, right outside
 
+@pytest.mark.family(20)
 @each_drawn
 def test_it_is_convicted_at_the_least_sizes_where_it_bites(fault: Fault) -> None:
     axes = plant(fault).least()
@@ -108,6 +109,7 @@ def test_it_is_convicted_at_every_dtype(dtype: DType) -> None:
     assert silent == []
 
 
+@pytest.mark.family(20)
 @each_family
 def test_it_is_convicted_beyond_the_least_sizes_too(family: Family) -> None:
     fault = drawn(family, 2)

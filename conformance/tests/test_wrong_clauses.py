@@ -73,6 +73,7 @@ def test_runs_of_different_shapes_are_the_clauses_mistake(cli: Cli) -> None:
     assert "Traceback" not in out
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("clause", "reason"), [
     ("many_keys", "no size that is drawn at this effort has what the clause asks for under `given`"),
     ("empty_rows", "no entry that the clause is about is in them, or rounding or overflow may change its value")])
