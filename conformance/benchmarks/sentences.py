@@ -126,8 +126,9 @@ def drawn(count: int, seed: int) -> list[Sentence]:
 @cache
 def all_sentences() -> tuple[list[Sentence], ...]:
     """Of each kind of source."""
-    return tuple([sentence for pattern in patterns for path in sorted(CHECKOUT.glob(pattern)) for sentence in read(path)]
-                 for patterns, read in SOURCES.items())
+    return tuple(
+        [sentence for pattern in patterns for path in sorted(CHECKOUT.glob(pattern)) for sentence in read(path)]
+        for patterns, read in SOURCES.items())
 
 
 @click.command(help=__doc__)
