@@ -181,6 +181,7 @@ def test_faults_of_blocks_come_in_the_size_that_a_boundary_suggests() -> None:
     assert dropped.story == "The keys after the last whole block are lost: there are S // 48 blocks."
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
     size = 64 if "64" in fault.name else SIZE

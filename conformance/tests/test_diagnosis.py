@@ -83,6 +83,7 @@ def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replac
     return replace(own_subject("sound/naive"), id="mine", callee=InProcess(staged(**stages)()))
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("name", "clause"), NAMED)
 def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")

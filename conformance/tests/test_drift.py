@@ -74,6 +74,7 @@ def where() -> Iterator[tuple[Fault, DType]]:
         yield from ((fault, dtype) for dtype in {DType.FLOAT64: 0, DType.FLOAT16: 0, **fault.equivalents})
 
 
+@pytest.mark.family(5)
 @pytest.mark.parametrize(("fault", "dtype"), list(where()), ids=[f"{one.name}-{dtype.value}" for one, dtype in where()])
 def test_a_drift_is_convicted_by_what_tells_it_and_nowhere_else(
         fault: Fault, dtype: DType) -> None:

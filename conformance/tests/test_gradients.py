@@ -305,6 +305,7 @@ def untaken(name: str) -> set[str]:
     return {*OF_LAYERS, *({"gradients.of_sinks", "gradients.key_lengths"} if "dropout" in name else ())}
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", SOUND_BACKWARD)
 def test_sound_backward_passes_hold_every_clause(name: str) -> None:
     for dtype in (DType.FLOAT32, DType.BFLOAT16):

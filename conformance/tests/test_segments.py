@@ -140,6 +140,7 @@ def test_blocks_are_cut_along_batch_and_queries(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_array_equal(output_of(made), whole)
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
