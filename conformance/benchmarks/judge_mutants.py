@@ -40,8 +40,8 @@ COMMENT = "\n# a comment\n"
 LIMIT = 3600.0
 """Seconds that a run of tests may take: a mutant that hangs is noticed, too."""
 
-NEAR = 1
-"""A test is near what is changed if it imports it, or imports what does."""
+FAR = 2
+"""A test is near what is changed if it imports it, or imports what does; the others are so far from it."""
 
 HANGS = "the tests do not end"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - .*)?$", re.MULTILINE)
@@ -49,16 +49,15 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - .*)?$", re.MU
 
 @dataclass(frozen=True, slots=True)
 class MutantTried:
-    """What became of one mutant. killer: the id of the test that failed; empty: it survives.  near: whether that test
-    is near the changed module.  whole: whether the whole short suite was run, should nothing near kill it.
+    """What became of one mutant. killer: the id of the test that failed; empty: it survives.  stage: of
+    `staged_tests`, the last that was run.
     """
 
     id: str
     digest: str
     says: str
     killer: str
-    near: bool
-    whole: bool
+    stage: int
     seconds: float
 
 
@@ -124,9 +123,9 @@ def _package_text(path: str) -> str:
     return (CHECKOUT / "conformance" / "attnspec" / path).read_text(encoding="utf-8")
 
 
-def order_tests(mutant: JudgeMutant) -> list[tuple[int, str]]:
-    """The files of tests, each with how far it is from the changed module: 0 if it imports it, 1 if it imports what
-    imports it. The mutant's own tests come first, and of others as near those that import least: they are about it.
+def staged_tests(mutant: JudgeMutant) -> tuple[list[str], ...]:
+    """The files of tests, the likeliest to notice a mutant first: those that it names, those that import the changed
+    module, those that import what does, and the rest; within each, those first that import least, and so are about it.
     """
     importing, steps = _imports_of_package(), {mutant.module: 0}
     ahead = [mutant.module]
@@ -134,12 +133,11 @@ def order_tests(mutant: JudgeMutant) -> list[tuple[int, str]]:
         found = [each for each, imported in importing.items() if module in imported and each not in steps]
         steps |= dict.fromkeys(found, steps[module] + 1)
         ahead += found
-    rows = []
-    for path, imported in _imports_of_tests().items():
-        distance = min((steps[each] for each in imported if each in steps), default=len(steps))
-        is_own = Path(path).name in mutant.tests
-        rows.append((not is_own, 0 if is_own else distance, len(imported), path))
-    return [(distance, path) for _, distance, _, path in sorted(rows)]
+    stages: tuple[list[str], ...] = ([], [], [], [])
+    for path, imported in sorted(_imports_of_tests().items(), key=lambda row: len(row[1])):
+        distance = min((steps[each] for each in imported if each in steps), default=FAR)
+        stages[0 if Path(path).name in mutant.tests else 1 + min(distance, FAR)].append(path)
+    return stages
 
 
 @cache
@@ -166,13 +164,11 @@ def _imported(path: Path) -> Iterator[str]:
 
 def put_to_tests(mutant: JudgeMutant, tree: TreeCopy, *, is_near: bool) -> MutantTried:
     """Run the tests that import what is changed, then, unless only those are asked for, the rest of the short suite."""
-    began, ordered = time.monotonic(), order_tests(mutant)
-    near, far = ([path for distance, path in ordered if (distance <= NEAR) is which] for which in (True, False))
-    killer = tree.killer(mutant, near) if near else ""
-    is_whole = not killer and not is_near
-    late = tree.killer(mutant, far) if is_whole else ""
-    return MutantTried(mutant.id, digest_of(mutant), mutant.says, killer or late, bool(killer), is_whole,
-                       round(time.monotonic() - began, 1))
+    began, killer, stage = time.monotonic(), "", 0
+    for stage, tests in enumerate(staged_tests(mutant)[:-1] if is_near else staged_tests(mutant)):
+        if tests and (killer := tree.killer(mutant, tests)):
+            break
+    return MutantTried(mutant.id, digest_of(mutant), mutant.says, killer, stage, round(time.monotonic() - began, 1))
 
 
 def digest_of(mutant: JudgeMutant) -> str:
@@ -203,7 +199,7 @@ def written_table(tried: Sequence[MutantTried]) -> str:
 def _fate(tried: MutantTried, reason: str) -> str:
     if tried.killer:
         return f"`{tried.killer.removeprefix('conformance/tests/')}`"
-    how = "survives" if tried.whole else "survives the tests near it"
+    how = "survives" if tried.stage > FAR else "survives the tests near it"
     return f"{how}: {reason}" if reason else f"**{how}**"
 
 

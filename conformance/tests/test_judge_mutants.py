@@ -7,13 +7,14 @@ from pathlib import Path
 
 import judge_mutants
 import pytest
-from judge_mutants import TreeCopy, chosen_mutants, order_tests
+from judge_mutants import TreeCopy, chosen_mutants, staged_tests
 from mutation import weakenings
 from mutation.weakenings import JudgeMutant, named_mutants
 
 RIGHT = "def largest(numbers):\n    return max(numbers)\n"
 WRONG = JudgeMutant("wrong", "chosen.py", RIGHT.replace("max", "min"), "the least for the largest")
 SAME = JudgeMutant("same", "chosen.py", RIGHT.replace("max(", "max(*[], "), "nothing")
+DIAGNOSIS = "conformance/tests/test_diagnosis.py"
 KILLER = "conformance/tests/test_chosen.py::test_largest"
 TESTS = """
 from pathlib import Path
@@ -70,9 +71,10 @@ def test_a_weakening_whose_code_is_gone_is_told(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_tests_that_import_a_module_come_before_those_of_what_imports_it() -> None:
-    mutant = JudgeMutant("any", "diagnosis/failing_case.py", "", "")
-    ordered = order_tests(mutant)
-    assert [distance for distance, _ in ordered] == sorted(distance for distance, _ in ordered)
-    assert "conformance/tests/test_diagnosis.py" in [path for distance, path in ordered if distance <= 1]
-    named = JudgeMutant("any", "diagnosis/failing_case.py", "", "", ("test_sinks.py",))
-    assert order_tests(named)[0][1] == "conformance/tests/test_sinks.py"
+    plain, named = (JudgeMutant("any", "diagnosis/failing_case.py", "", "", tests)
+                    for tests in ((), ("test_diagnosis.py",)))
+    own, near, further, rest = staged_tests(plain)
+    assert (own, near) == ([], [])
+    assert DIAGNOSIS in further
+    assert "conformance/tests/test_sinks.py" in rest
+    assert staged_tests(named)[0] == [DIAGNOSIS]

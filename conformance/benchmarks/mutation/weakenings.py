@@ -54,7 +54,6 @@ def module_of(path: str) -> str:
     return ".".join(("attnspec", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
-@cache
 def named_mutants() -> Sequence[JudgeMutant]:
     """Those of the table. Raises ValueError where what one changes is not there once, or is the same afterwards."""
     return tuple(map(_named, yaml.safe_load(TABLE.read_text(encoding="utf-8"))["mutants"]))
