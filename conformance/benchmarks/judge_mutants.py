@@ -49,15 +49,15 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - .*)?$", re.MU
 
 @dataclass(frozen=True, slots=True)
 class MutantTried:
-    """What became of one mutant. killer: the id of the test that failed; empty: it survives.  stage: of
-    `staged_tests`, the last that was run.
+    """What became of one mutant. killer: the id of the test that failed; empty: it survives.  stages: how
+    many of `staged_tests` were run.
     """
 
     id: str
     digest: str
     says: str
     killer: str
-    stage: int
+    stages: int
     seconds: float
 
 
@@ -164,11 +164,12 @@ def _imported(path: Path) -> Iterator[str]:
 
 def put_to_tests(mutant: JudgeMutant, tree: TreeCopy, *, is_near: bool) -> MutantTried:
     """Run the tests that import what is changed, then, unless only those are asked for, the rest of the short suite."""
-    began, killer, stage = time.monotonic(), "", 0
-    for stage, tests in enumerate(staged_tests(mutant)[:-1] if is_near else staged_tests(mutant)):
-        if tests and (killer := tree.killer(mutant, tests)):
-            break
-    return MutantTried(mutant.id, digest_of(mutant), mutant.says, killer, stage, round(time.monotonic() - began, 1))
+    began, killer, run = time.monotonic(), "", 0
+    stages = staged_tests(mutant)[:FAR + 1 if is_near else None]
+    while not killer and run < len(stages):
+        killer = tree.killer(mutant, stages[run]) if stages[run] else ""
+        run += 1
+    return MutantTried(mutant.id, digest_of(mutant), mutant.says, killer, run, round(time.monotonic() - began, 1))
 
 
 def digest_of(mutant: JudgeMutant) -> str:
@@ -199,7 +200,7 @@ def written_table(tried: Sequence[MutantTried]) -> str:
 def _fate(tried: MutantTried, reason: str) -> str:
     if tried.killer:
         return f"`{tried.killer.removeprefix('conformance/tests/')}`"
-    how = "survives" if tried.stage > FAR else "survives the tests near it"
+    how = "survives" if tried.stages > FAR + 1 else "survives the tests near it"
     return f"{how}: {reason}" if reason else f"**{how}**"
 
 
