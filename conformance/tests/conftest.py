@@ -15,6 +15,7 @@ import pytest
 from attnspec.cli import main
 from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.installed import audited_command, look_in
+from attnspec.trials.heap import hand_back
 from helpers.browser import chromium
 from helpers.commands import Cli
 from helpers.gradient_rules import little_work
@@ -54,6 +55,25 @@ def not_on_github(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of tests tell GitHub nothing, also where the tests themselves run there."""
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_of_a_file() -> Iterator[None]:
+    """What a file of tests has worked out and compiled is let go of after it: a worker runs dozens of files."""
+    yield
+    if measure := sys.modules.get("attnspec.evaluation.power.measure"):
+        measure.forget_archives()
+    if jax := sys.modules.get("jax"):
+        jax.clear_caches()
+    hand_back()
+
+
+@pytest.fixture(scope="module")
+def small_archives() -> Iterator[None]:
+    """What subjects share of problems and truths, in a quarter of the memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnspec.evaluation.power.measure.MOST_BYTES", 2**26)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 
+pytestmark = pytest.mark.usefixtures("small_archives")
+
 CLAUSES = load_spec().clauses
 FEW = 4
 DTYPES = (DType.FLOAT32, DType.BFLOAT16)

@@ -47,6 +47,8 @@ from attnspec.trials.trial import Trial
 Cli = Callable[..., tuple[int, str, str]]
 Pair = tuple[str, str, DType]  # clause, fault, dtype
 
+pytestmark = pytest.mark.usefixtures("small_archives")
+
 LAW = load_spec()
 MATRIX = read_refutations(LAW)
 SAMPLE = 60
