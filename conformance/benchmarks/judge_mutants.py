@@ -3,7 +3,7 @@
     python conformance/benchmarks/judge_mutants.py --record mutants.jsonl      # sixty; goes on where it was stopped
     python conformance/benchmarks/judge_mutants.py --count 60 --seed 1
     python conformance/benchmarks/judge_mutants.py --only nan_ignored --only 'numerics/*'
-    python conformance/benchmarks/judge_mutants.py --near    # only the tests near what is changed: not the whole suite
+    python conformance/benchmarks/judge_mutants.py --stages 2    # only the tests nearest to what is changed
 
 Named mutants stand in `mutation/weakenings.yaml`: an allowance doubled, a NaN that is overlooked, a baseline that
 forgives regressions. The others are drawn by seed from the modules that decide (`mutation/weakenings.py`). Each is put
@@ -40,8 +40,10 @@ COMMENT = "\n# a comment\n"
 LIMIT = 3600.0
 """Seconds that a run of tests may take: a mutant that hangs is noticed, too."""
 
-FAR = 2
-"""A test is near what is changed if it imports it, or imports what does; the others are so far from it."""
+STAGES = 4
+"""In so many stages the tests are run: those that a mutant names, those that import what is changed, those that import
+what does, and the others.
+"""
 
 HANGS = "the tests do not end"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - .*)?$", re.MULTILINE)
@@ -49,15 +51,15 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - .*)?$", re.MU
 
 @dataclass(frozen=True, slots=True)
 class MutantTried:
-    """What became of one mutant. killer: the id of the test that failed; empty: it survives.  stages: how
-    many of `staged_tests` were run.
+    """What became of one mutant. killer: the id of the test that failed; empty: it survives.  is_whole:
+    whether all tests of the short suite had their turn.
     """
 
     id: str
     digest: str
     says: str
     killer: str
-    stages: int
+    is_whole: bool
     seconds: float
 
 
@@ -124,19 +126,17 @@ def _package_text(path: str) -> str:
 
 
 def staged_tests(mutant: JudgeMutant) -> tuple[list[str], ...]:
-    """The files of tests, the likeliest to notice a mutant first: those that it names, those that import the changed
-    module, those that import what does, and the rest; within each, those first that import least, and so are about it.
-    """
+    """The files of tests by stage; within each, those first that import least, and so are about it."""
     importing, steps = _imports_of_package(), {mutant.module: 0}
     ahead = [mutant.module]
     for module in ahead:  # grows while it is read
         found = [each for each, imported in importing.items() if module in imported and each not in steps]
         steps |= dict.fromkeys(found, steps[module] + 1)
         ahead += found
-    stages: tuple[list[str], ...] = ([], [], [], [])
+    stages: tuple[list[str], ...] = tuple([] for _ in range(STAGES))
     for path, imported in sorted(_imports_of_tests().items(), key=lambda row: len(row[1])):
-        distance = min((steps[each] for each in imported if each in steps), default=FAR)
-        stages[0 if Path(path).name in mutant.tests else 1 + min(distance, FAR)].append(path)
+        distance = min((steps[each] for each in imported if each in steps), default=STAGES)
+        stages[0 if Path(path).name in mutant.tests else min(1 + distance, STAGES - 1)].append(path)
     return stages
 
 
@@ -162,14 +162,15 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (node.value.rsplit(".", cut)[0] for cut in range(3))
 
 
-def put_to_tests(mutant: JudgeMutant, tree: TreeCopy, *, is_near: bool) -> MutantTried:
-    """Run the tests that import what is changed, then, unless only those are asked for, the rest of the short suite."""
+def put_to_tests(mutant: JudgeMutant, tree: TreeCopy, most: int = STAGES) -> MutantTried:
+    """Run the stages in their order, at most so many of those that have tests, until a test fails."""
     began, killer, run = time.monotonic(), "", 0
-    stages = staged_tests(mutant)[:FAR + 1 if is_near else None]
-    while not killer and run < len(stages):
-        killer = tree.killer(mutant, stages[run]) if stages[run] else ""
+    stages = [tests for tests in staged_tests(mutant) if tests]
+    while not killer and run < min(most, len(stages)):
+        killer = tree.killer(mutant, stages[run])
         run += 1
-    return MutantTried(mutant.id, digest_of(mutant), mutant.says, killer, run, round(time.monotonic() - began, 1))
+    is_whole = run == len(stages)
+    return MutantTried(mutant.id, digest_of(mutant), mutant.says, killer, is_whole, round(time.monotonic() - began, 1))
 
 
 def digest_of(mutant: JudgeMutant) -> str:
@@ -200,7 +201,7 @@ def written_table(tried: Sequence[MutantTried]) -> str:
 def _fate(tried: MutantTried, reason: str) -> str:
     if tried.killer:
         return f"`{tried.killer.removeprefix('conformance/tests/')}`"
-    how = "survives" if tried.stages > FAR + 1 else "survives the tests near it"
+    how = "survives" if tried.is_whole else "survives the nearest tests"
     return f"{how}: {reason}" if reason else f"**{how}**"
 
 
@@ -208,11 +209,11 @@ def _fate(tried: MutantTried, reason: str) -> str:
 @click.option("--seed", default=0, show_default=True)
 @click.option("--count", "total", default=60, show_default=True, help="How many, the named ones first.")
 @click.option("--only", multiple=True, help="Only mutants whose id is like this.")
-@click.option("--near", is_flag=True, help="Only the tests near what is changed.")
+@click.option("--stages", "most", default=STAGES, show_default=True, help="Put each to so many stages at most.")
 @click.option("--record", type=click.Path(path_type=Path), help="A file of JSON lines; what it has is not run again.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the table here.")
 @click.option("-n", "workers", default=0, show_default=True, help="Workers of pytest.")
-def main(*, seed: int, total: int, only: tuple[str, ...], near: bool, record: Path | None, markdown: Path | None,
+def main(*, seed: int, total: int, only: tuple[str, ...], most: int, record: Path | None, markdown: Path | None,
          workers: int) -> None:
     """Try them, and tell."""
     mutants, known = chosen_mutants(total, seed, only), read_tried(record)
@@ -223,7 +224,7 @@ def main(*, seed: int, total: int, only: tuple[str, ...], near: bool, record: Pa
         tree = TreeCopy(Path(folder).resolve(), workers)
         for mutant in mutants:
             if mutant.id not in known:
-                tried = known[mutant.id] = put_to_tests(mutant, tree, is_near=near)
+                tried = known[mutant.id] = put_to_tests(mutant, tree, most)
                 click.echo(f"{tried.killer or 'SURVIVES'}  {tried.id}: {tried.says}")
                 if record:
                     with record.open("a", encoding="utf-8") as file:
