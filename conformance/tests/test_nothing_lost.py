@@ -72,6 +72,7 @@ def test_a_report_that_nobody_reads_is_exit_code_2(unread: int, here: Path) -> N
     assert Path("run.html").is_file()
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("stderr", ["open", "closed"])
 def test_a_run_that_nobody_listens_to_finishes_its_record(unread: int, mine: Path, stderr: str) -> None:
     other = unread if stderr == "closed" else subprocess.PIPE
@@ -232,6 +233,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, 450_000))
 
 
+@pytest.mark.nightly
 def test_a_disk_that_fills_up_costs_a_run_what_did_not_fit(mine: Path) -> None:
     words = [*ALL, "--record", "run.jsonl", "--html", "/dev/full"]
     done = command(*words, stdout=subprocess.PIPE, preexec_fn=limited)

@@ -91,6 +91,7 @@ def dealer(fault: str) -> Dealer:
     return Dealer(own_subject(FAULT + fault), checks, EFFORT, SEED)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("convicted", [True, False], ids=["convicted", "not convicted"])
 def test_a_sample_of_the_matrix_is_found_anew(convicted: bool) -> None:
     wrong = [f"{clause} {fault} {dtype.value}" for clause, fault, dtype in sample(convicted=convicted)
@@ -215,6 +216,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, law: Path, capfd: pytest.CaptureFixture
 ASKED = ("refutations", "--fault", NONE, "--fault", SAME, "--clause", "scale.explicit*", "-n", "1")
 
 
+@pytest.mark.nightly
 def test_the_command_writes_what_it_finds_and_compares(cli: Cli, law: Path) -> None:
     code, out, _ = cli(*ASKED)
     assert code == 1

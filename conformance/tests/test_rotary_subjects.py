@@ -137,6 +137,7 @@ def test_probe_answers_pairs_and_the_farthest_place(target: str, pairs: str, pla
     assert re.search(rf"rotary\.farthest +{place} ", told)
 
 
+@pytest.mark.nightly
 def test_a_place_that_raises_is_beyond_the_farthest(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TURNS.replace("    width =", "    assert positions.max() < 2048\n    width ="),
                                       encoding="utf-8")
@@ -171,6 +172,7 @@ def test_a_diagnosis_names_what_is_wrong_with_a_rotary_embedding(fault: str, cla
     assert found.evidence.like[0].fault == fault
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("angle", "verdict"), [("float32", Verdict.VIOLATED), ("bfloat16", Verdict.HELD)])
 def test_half_precision_angles_are_wrong_unless_declared(tmp_path: Path, angle: str, verdict: Verdict) -> None:
     source = TURNS.replace('["float64", "float32"]', '["bfloat16"]').replace(
@@ -183,6 +185,7 @@ def test_half_precision_angles_are_wrong_unless_declared(tmp_path: Path, angle: 
     assert found.verdict is verdict
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("declared", "verdict"), [("", Verdict.VIOLATED), (
     "rotate.precision = {'float64': {'angle': 'float32', 'rotation': 'float32', 'reason': 'a test'}}\n", Verdict.HELD)])
 def test_who_declares_float32_inside_may_round_a_float64(tmp_path: Path, declared: str, verdict: Verdict) -> None:
@@ -236,6 +239,7 @@ def test_init_finds_out_how_a_rotary_embedding_is_called(
     assert {engine.try_item(item).verdict for item in engine.items()} == {Verdict.HELD}
 
 
+@pytest.mark.nightly
 def test_init_says_that_a_function_turns_nothing(theirs: Path) -> None:
     told = CliRunner().invoke(init, ["their_rotary:untouched"], standalone_mode=False)
     assert "looks like a rotary embedding, since its second parameter is 'positions'; but it turns no pairs" in str(

@@ -39,7 +39,7 @@ def verdicts(path: Path, clauses: str, dtypes: tuple[DType, ...] = (DType.FLOAT3
     return {name: verdict for name, verdict in found.items() if verdict is not Verdict.INAPPLICABLE}
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("name", "clauses", "source"), EXAMPLES, ids=[name for name, *_ in EXAMPLES])
 def test_a_worked_example_conforms(name: str, clauses: str, source: str, tmp_path: Path) -> None:
     path = tmp_path / name

@@ -127,6 +127,7 @@ def test_a_problem_of_few_scores_gets_a_larger_batch_where_it_must() -> None:
                SizePlan((demand,), Limits(min_scores=500), Effort.QUICK).rows(demand))
 
 
+@pytest.mark.nightly
 def test_a_float64_subject_is_put_smaller_problems() -> None:
     wide, narrow = (sum(work(sizes) for rows in dealt(plan(dtype=dtype)).values() for sizes in rows)
                     for dtype in (DType.FLOAT32, DType.FLOAT64))
@@ -207,7 +208,7 @@ def test_what_opens_a_trial_grows_from_small_to_large(effort: Effort) -> None:
     assert costs == sorted(costs)
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("effort", Effort)
 def test_what_compiles_is_put_few_shapes_by_all_clauses_together(effort: Effort) -> None:
     rows = dealt(plan(effort, compiles=True))

@@ -40,6 +40,7 @@ def code(target: Path, *words: str) -> int:
     return ended.returncode
 
 
+@pytest.mark.nightly
 def test_who_sees_the_judge_among_its_ancestors_is_caught_in_a_container(tmp_path: Path) -> None:
     if not Path("/proc/self/stat").exists() or not shutil.which("unshare") or subprocess.run(
             [*shlex.split(CONTAINER)[:-1], "true"], check=False, capture_output=True).returncode:

@@ -19,6 +19,7 @@ def imported(statement: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("statement", [
     "import attnspec", "import attnspec.pytest_plugin", "import attnspec.spec.load", "import attnspec.record.read",
     "import attnspec.cli", "import attnspec.runner.gate", "import attnspec.runner.session",

@@ -65,6 +65,7 @@ def test_a_clause_that_right_answers_violate_is_said_to_be_wrong(cli: Cli) -> No
     assert "like:" not in out
 
 
+@pytest.mark.nightly
 def test_runs_of_different_shapes_are_the_clauses_mistake(cli: Cli) -> None:
     code, out = checked(cli, "first_rows")
     assert code == 2
