@@ -94,6 +94,7 @@ def test_the_failing_case_is_repeated_with_the_variant(tmp_path: Path) -> None:
     assert again.verdict is Verdict.VIOLATED
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("effort", "most"), [
     (Effort.QUICK, COMPILED), (Effort.DEFAULT, 30 // COMPILED), (Effort.THOROUGH, 150 // COMPILED)])
 def test_a_variant_that_compiles_is_asked_of_the_first_cases(tmp_path: Path, effort: Effort, most: int) -> None:

@@ -100,6 +100,7 @@ def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None
     assert like.link
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("subject", "place"), [
     (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are wrong by the factor 1.41 (scale)"),
     (of_stages(logits=lambda work, factor: sound.logits(work.but(query=np.roll(work.query, 1, axis=-1)), factor)),
@@ -323,6 +324,7 @@ def test_a_flag_that_is_ignored_is_named(tmp_path: Path) -> None:
     assert evidence.like[0].fault == "causal_always"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("size", [32, 64])
 def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> None:
     fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")
@@ -361,6 +363,7 @@ def heard(tmp_path: Path, text: str, clause: str, dtype: DType = DType.FLOAT32) 
         CHECKS[clause], dtype)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.FLOAT16])
 @pytest.mark.parametrize("clause", ["attention.finite", "attention.permuting_queries"])
 def test_a_softmax_without_maximum_is_told_at_every_dtype(tmp_path: Path, clause: str, dtype: DType) -> None:
@@ -429,6 +432,7 @@ def attend(query, key, value, *, mask=None):
 """
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("clause", "cause", "recommended"), [
     ("grouped.definition", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor tile "
                            "(head h % Hkv)", "repeat"),
