@@ -50,6 +50,7 @@ def own_up(defects: Sequence[str]) -> None:
 
 COMMANDS: Mapping[str, str] = {
     "check": "attnspec.cli.check:check",
+    "tour": "attnspec.cli.tour:tour",
     "audit": "attnspec.cli.check:audit",
     "rank": "attnspec.cli.rank:rank",
     "replay": "attnspec.cli.check:replay",
