@@ -13,6 +13,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, named
+from attnspec.diagnosis.failing_case import FailingCase
 from attnspec.diagnosis.locate import INVERTED
 from attnspec.diagnosis.overflow import RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, Bar
@@ -251,6 +252,16 @@ def test_a_right_answer_is_not_rounded_again_to_become_a_wrong_one() -> None:
     ruler = Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE).ruler(problem)
     assert ruler.nearness(wrong, nearer) < 1
     assert not ruler.are_alike(wrong, nearer, pytest.fail)
+
+
+def test_a_fault_that_holds_where_the_subject_fails_does_not_explain_it() -> None:
+    """Whatever it answered: here no call is compared, so that any fault answers as the subject did."""
+    subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
+    trial = trial_of(check, subject)
+    bar = Bar(subject, trial.evaluator.precision, trial.evaluator.conventions, Aspect.NONE)
+    case = FailingCase(trial, failing(check, subject), bar, (), fails=True)
+    assert case.explains(CATALOGUE["scale_none"])
+    assert not case.explains(CATALOGUE["scale_root_in_float32"])
 
 
 def test_a_double_of_a_sound_subject_is_sound() -> None:
