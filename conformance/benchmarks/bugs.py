@@ -59,8 +59,8 @@ MISTAKES = Path(__file__).parent / "mistakes.py"
 
 @dataclass(frozen=True, slots=True)
 class BugJudged:
-    """One bug, and what the run makes of it: `must` clauses that fail, the cases of these that held before, and the
-    calls that each makes of the case that fails.
+    """One bug, and what the run makes of it: `must` clauses that fail, the cases of every clause that held, and the
+    calls that those make of the case that fails.
     """
 
     target: str
@@ -116,9 +116,8 @@ class BugJudged:
             return ()
         failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ()), each.clause)
                    for each in self.outcomes if each.evidence and each.evidence.recipe]
-        mine = {each.clause for each in first.failures}
-        passing = [Case(recipe, each.dtype, clause=each.clause) for each in self.outcomes if each.clause in mine
-                   for recipe in self.held.get(each.clause, ())]
+        passing = [Case(recipe, DType.FLOAT32, clause=clause) for clause, recipes in self.held.items()
+                   for recipe in recipes]
         return tuple(contradictions(self.words, failing, passing))
 
     def as_line(self) -> str:
@@ -155,8 +154,8 @@ def judge_bug(target: str, effort: Effort, clauses: Sequence[str]) -> BugJudged:
     outcomes = [run.try_clause(check, DType.FLOAT32) for check in asked]
     failed = tuple(replace(each, evidence=replace(each.evidence, pictures=()) if each.evidence else None)
                    for each in outcomes if each.verdict in FAILURES and each.level is Level.MUST)
-    held = {each.clause: tuple(recipe.text for recipe in run.held.get((each.clause, each.dtype), ()))
-            for each in failed}
+    held = {clause: tuple(recipe.text for recipe in recipes)
+            for (clause, _), recipes in run.held.items()} if failed else {}
     return BugJudged(target, failed, held, {each.clause: _calls_of(each, run, plan) for each in failed},
                      time.process_time() - started)
 

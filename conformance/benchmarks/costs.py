@@ -1,6 +1,6 @@
 """What runs cost: by subjects, themes, clauses and dtypes of records, and by sizes.
 
-    python conformance/benchmarks/costs.py records reports/audit/audit.jsonl.gz   # of any record of a check or an audit
+    python conformance/benchmarks/costs.py records reports/audit/audit.jsonl.xz   # of any record of a check or an audit
     python conformance/benchmarks/costs.py sizes                                  # measured, a case at a time
 
 `records` adds up the seconds that items took by the clock: those of a run beside other work are too many. `sizes` poses

@@ -14,7 +14,11 @@ from attnspec.problems.problem import Problem, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
+from attnspec.spec.load import load_spec
 from attnspec.vocabulary.scene import AnyProblem, Scene
+
+HOLD_OUTPUT = {clause.id for clause in load_spec().clauses if clause.holds_output}
+"""The clauses that hold the output of their very case against the definition."""
 
 _WHERE = re.compile(r"[Ff]ails (?:only )?where |, where (?=.*`)")
 _BUT = ", though not at every "
@@ -82,11 +86,12 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
 
 def _that_hold(parts: Sequence[str], failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
     """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large: of one
-    clause, for another may ask less, or give a mask of its own.
+    clause, or of two that hold the output of their cases against the definition; another may ask less.
     """
     for each in passing:
         held = Recipe.parse(each.recipe)
-        shown = [Recipe.parse(other.recipe) for other in failing if other.clause == each.clause]
+        shown = [Recipe.parse(other.recipe) for other in failing
+                 if other.clause == each.clause or {other.clause, each.clause} <= HOLD_OUTPUT]
         if all(meets(part, held.sizes.by_axis) for part in parts) and any(_is_as_much(held, other) for other in shown):
             yield f"{' and '.join(parts)}, and {each.recipe} holds"
             return

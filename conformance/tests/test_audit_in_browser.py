@@ -157,6 +157,27 @@ def test_an_inapplicable_square_tells_the_reason(browser: Chrome, page: Path) ->
         browser, "document.getElementById('behind').textContent")
 
 
+def test_the_place_of_a_click_in_a_wide_square_tells_the_clause(browser: Chrome, page: Path) -> None:
+    open_page(browser, page)
+    told = []
+    for columns in (0.5, 1.5):
+        evaluate(browser, f"""(() => {{
+            const wide = document.querySelector("#cells tbody td[colspan]");
+            const box = wide.getBoundingClientRect();
+            const x = box.left + {columns} * box.width / wide.colSpan;
+            wide.dispatchEvent(new MouseEvent("click", {{bubbles: true, clientX: x}}));
+        }})()""")
+        told.append(evaluate(browser, "document.querySelector('#behind .id').textContent"))
+    names = evaluate(browser, "[...document.querySelectorAll('#cells thead tr + tr a')].map((a) => a.hash.slice(8))")
+    assert names.index(told[1]) == names.index(told[0]) + 1
+
+
+def test_the_table_fits_a_laptop(browser: Chrome, page: Path) -> None:
+    open_page(browser, page)
+    wide = "document.getElementById('audit').scrollWidth <= document.getElementById('audit').parentElement.clientWidth"
+    assert evaluate(browser, wide)
+
+
 def test_scripts_have_a_button_that_copies_them(browser: Chrome, page: Path) -> None:
     open_page(browser, page)
     assert evaluate(
@@ -167,5 +188,6 @@ def test_scripts_have_a_button_that_copies_them(browser: Chrome, page: Path) -> 
 def test_it_reads_without_script(browser: Chrome, page: Path) -> None:
     open_page(browser, page, script=False)
     assert evaluate(browser, "document.getElementById('sieve').checkVisibility()") is False
-    assert count(browser, "#cells tbody td") == SUBJECTS * CLAUSES
+    columns = "[...document.querySelectorAll('#cells tbody td')].reduce((sum, cell) => sum + cell.colSpan, 0)"
+    assert evaluate(browser, columns) == SUBJECTS * CLAUSES
     assert evaluate(browser, "document.querySelector('.entry summary').checkVisibility()")

@@ -71,6 +71,7 @@ PLANTED: tuple[tuple[Callable[[Sizes], object], tuple[int, ...], str], ...] = (
     (lambda s: s.T < s.S > 64, (2, 6, 6, 10, 129, 16, 8), "T < S and S ≥ 65; holds at T = S and at S = 64"),
     (lambda s: s.B * s.H > 12, (4, 6, 6, 10, 17, 16, 8), "B·H ≥ 13; holds at B·H = 12"),
     (lambda s: s.B * s.H > 64, (9, 16, 4, 10, 17, 16, 8), "B·H ≥ 65; holds at B·H = 64"),
+    (lambda s: s.B * s.Hkv > 8, (4, 6, 3, 10, 17, 16, 8), "B·Hkv ≥ 9; holds at B·Hkv = 8"),
     (lambda s: s.H * s.D > 512, (2, 12, 12, 29, 77, 64, 48), "H·D ≥ 513; holds at H·D = 512"))
 
 

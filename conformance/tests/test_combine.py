@@ -117,29 +117,36 @@ def test_the_command_joins_and_tells_of_interruptions(
     assert capsys.readouterr().out == ("j.jsonl: run 1 was interrupted; 1 of 2 items are known\npage: again.html\n")
 
 
-def test_a_record_may_be_packed_and_is_read_as_it_was(both: list[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ending", "magic"), [("gz", b"\x1f\x8b"), ("xz", b"\xfd7zXZ")])
+def test_a_record_may_be_packed_and_is_read_as_it_was(
+        both: list[Path], tmp_path: Path, ending: str, magic: bytes) -> None:
     combine(both, tmp_path / "plain.jsonl")
-    for name in ("packed.jsonl.gz", "again.jsonl.gz"):
-        combine(both, tmp_path / name)
+    packed, again = (tmp_path / f"{name}.jsonl.{ending}" for name in ("packed", "again"))
+    for path in (packed, again):
+        combine(both, path)
     read = [[(record.header, record.subjects, record.outcomes, record.probes, record.footer)
-             for record in read_records(tmp_path / name)] for name in ("plain.jsonl", "packed.jsonl.gz")]
+             for record in read_records(path)] for path in (tmp_path / "plain.jsonl", packed)]
     assert read[0] == read[1]
-    assert (tmp_path / "packed.jsonl.gz").read_bytes()[:2] == b"\x1f\x8b"
-    assert (tmp_path / "packed.jsonl.gz").read_bytes() == (tmp_path / "again.jsonl.gz").read_bytes()
+    assert packed.read_bytes().startswith(magic)
+    assert packed.read_bytes() == again.read_bytes()
 
 
-@pytest.mark.parametrize("damage", [b"no gzip at all", b""])
-def test_a_packed_record_that_is_damaged_is_named(tmp_path: Path, damage: bytes) -> None:
-    (tmp_path / "bad.jsonl.gz").write_bytes(damage)
-    with pytest.raises(RecordError, match=r"bad\.jsonl\.gz"):
-        read_records(tmp_path / "bad.jsonl.gz")
+@pytest.mark.parametrize("ending", ["gz", "xz"])
+@pytest.mark.parametrize("damage", [b"not packed at all", b""])
+def test_a_packed_record_that_is_damaged_is_named(tmp_path: Path, damage: bytes, ending: str) -> None:
+    bad = tmp_path / f"bad.jsonl.{ending}"
+    bad.write_bytes(damage)
+    with pytest.raises(RecordError, match=re.escape(bad.name)):
+        read_records(bad)
 
 
-def test_a_packed_record_that_was_cut_off_is_named(both: list[Path], tmp_path: Path) -> None:
-    combine(both, tmp_path / "whole.jsonl.gz")
-    (tmp_path / "half.jsonl.gz").write_bytes((tmp_path / "whole.jsonl.gz").read_bytes()[:-12])
-    with pytest.raises(RecordError, match=r"half\.jsonl\.gz: the record cannot be read"):
-        read_records(tmp_path / "half.jsonl.gz")
+@pytest.mark.parametrize("ending", ["gz", "xz"])
+def test_a_packed_record_that_was_cut_off_is_named(both: list[Path], tmp_path: Path, ending: str) -> None:
+    whole, half = tmp_path / f"whole.jsonl.{ending}", tmp_path / f"half.jsonl.{ending}"
+    combine(both, whole)
+    half.write_bytes(whole.read_bytes()[:-12])
+    with pytest.raises(RecordError, match=rf"{re.escape(half.name)}: the record cannot be read"):
+        read_records(half)
 
 
 def test_findings_and_notes_can_be_told_as_they_are_known_now() -> None:

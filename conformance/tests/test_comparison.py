@@ -253,8 +253,8 @@ def test_a_history_without_records_is_told(cli: Cli, here: Path) -> None:
     (here / "empty").mkdir()
     new = written(here / "new.jsonl", run(outcome(HELD)))
     code, _, err = cli("report", new, "--history", "empty")
-    assert (code, err) == (2, "attnspec: empty: there is no record (*.jsonl, *.jsonl.gz) in this folder. Keep one of "
-                              "each run there: attnspec check … --record FOLDER/NAME.jsonl\n")
+    assert (code, err) == (2, "attnspec: empty: there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. "
+                              "Keep one of each run there: attnspec check … --record FOLDER/NAME.jsonl\n")
 
 
 def test_a_history_passes_over_a_record_without_a_line(cli: Cli, here: Path) -> None:

@@ -20,8 +20,9 @@ from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import A_CHOICE, Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.report.bugs import UNLOCATED, explanations, plainly
+from attnspec.runner.session import INTERRUPTED
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
 OFF_BY_ONE = "each query sees one later key (`causal_off_by_one`)"
@@ -142,6 +143,16 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
     assert lines[lines.index(cause) - 1] == "causal.no_lookahead (spec/theme.yaml:1) is violated"
     assert lines[lines.index(cause) + 1:][:2] == [
         "  do: Accumulate in float32", f"  paste: {declare}"]
+
+
+def test_a_choice_is_called_one_and_no_bug_in_the_first_line_and_the_last() -> None:
+    declare = 'attend.precision = {"float32": {"logsumexp_roundings": 1}}'
+    stored = Explanation(f"its weights come from a stored log-sum-exp{A_CHOICE}", "Divide by the sum", declare)
+    lines = told(failed(evidence=replace(like(), explained=stored)))
+    assert lines[:3] == ["Does not conform as it is declared. Likely one choice, no bug: its weights come from a "
+                         "stored log-sum-exp (explains 1 of 1).", "  Divide by the sum, or declare it:", f"  {declare}"]
+    assert lines[-1] == ("Does not conform as it is declared. Likely one choice, no bug: its weights come from a "
+                         "stored log-sum-exp, 1 of 1. (exit code 1)")
 
 
 def test_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line() -> None:
@@ -670,8 +681,15 @@ def plain(*happened: Outcome | Event) -> list[str]:
 def test_a_pipe_is_told_as_soon_as_something_fails_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY", -1)
     assert plain(held(), *(failed(f"a.{number}") for number in range(8))) == [
-        f"2 of 9 items; 1 failure so far. Likely: {OFF_BY_ONE}",
+        f"First failure: a.0 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}.",
         "3 of 9 items; 2 failures so far", "6 of 9 items; 5 failures so far"]
+
+
+def test_the_first_failure_is_told_at_once_however_short_the_run_and_whoever_else_is_judged() -> None:
+    alone = plain(failed("a.0"))
+    assert alone == [f"First failure: a.0 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}."]
+    first, *rest = told_of({"a:a": 1, "b:b": 1}, held(subject="a:a"), replace(failed("a.1"), subject="b:b"))
+    assert (first, rest[0][:14]) == ("a:a: done, 1 of 2 subjects", "First failure:")
 
 
 def test_a_pipe_calls_nobody_done_who_was_not_judged() -> None:
@@ -702,12 +720,21 @@ def test_a_terminal_shows_failures_and_their_cause_while_the_run_goes_on() -> No
     for event in events(failed(), failed("causal.flag_is_mask"), held(), code=1)[:3]:
         live.handle(event)
         live._drawn = 0.0
+    assert screen.getvalue().count(f"(mine:attend, float32) is violated. Likely: {OFF_BY_ONE}.\n") == 1
     live.handle(ItemStarted("mine:attend", "attention.shape", "float32"))
     assert screen.getvalue().endswith(f"\n2 failures so far\nLikely: {OFF_BY_ONE}\n")
 
 
-def test_a_short_run_is_silent_in_a_pipe_until_its_end() -> None:
-    assert plain(*(failed(f"a.{number}") for number in range(9))) == []
+def test_what_cannot_be_judged_is_told_with_its_first_item() -> None:
+    lost = [undecided(f"a.{number}", "attend takes (q, k)", Verdict.NOT_RUN) for number in range(3)]
+    assert plain(*lost) == ["mine:attend cannot be judged: attend takes (q, k)"]
+    assert plain(held(), *lost) == []
+    assert plain(undecided("a.1", INTERRUPTED, Verdict.NOT_RUN)) == []
+
+
+def test_a_short_run_tells_a_pipe_its_first_failure_and_no_more() -> None:
+    assert len(plain(*(failed(f"a.{number}") for number in range(9)))) == 1
+    assert plain(*(held(f"a.{number}") for number in range(9))) == []
 
 
 def test_what_was_not_run_is_no_part_of_what_applies() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from attnspec.core.nouns import Verdict
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
 from attnspec.diagnosis.whereabouts import Place, borne_out
+from attnspec.engine.evidence import calls_at_other_sizes
+from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import (
     Standing,
@@ -18,9 +21,11 @@ from attnspec.record.contradictions import (
     weakened,
 )
 from attnspec.report.bugs import explanations
-from attnspec.report.held_against_cases import AT_OTHER_SIZES
-from attnspec.spec.load import load_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
+from helpers.law import checks
 from helpers.outcomes import evidence, outcome
+from helpers.planted import planted
 
 LENGTHS = {"B": 2, "H": 6, "Hkv": 3, "T": 5, "S": 64, "D": 8, "Dv": 4}
 
@@ -56,11 +61,12 @@ def test_what_holds_somewhere_within_is_told_as_needed_alone() -> None:
     words = weakened("Fails where S ≥ 65; holds at S = 64.")
     assert words == "Fails only where S ≥ 65 (not in every case); holds at S = 64."
     assert standing(words, [{"S": 65}], []) is Standing.DECIDES
-    assert needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [{"S": 70, "D": 3}]) == "fails where S ≥ 65"
+    assert needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
 
 
-def failure(clause: str, begins: str, sizes: str, given: str = "") -> object:
-    seen = replace(evidence(10.0), begins=begins, recipe=f"{sizes};mask=none;families=normal;with={given};seed=1")
+def failure(clause: str, begins: str, sizes: str, given: str = "", calls: tuple[str, ...] = ()) -> object:
+    recipe = f"{sizes};mask=none;families=normal;with={given};seed=1"
+    seen = replace(evidence(10.0), begins=begins, calls=calls, recipe=recipe)
     return outcome(Verdict.VIOLATED, clause, seen=seen)
 
 
@@ -92,23 +98,37 @@ def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
     assert borne_out(found, failing.replace("T9", "T3"), []).begins == "Fails where S ≥ 65."
 
 
-RESIZING = frozenset({
-    "split", "one_head_at_a_time", "cut_to_lengths", "one_at_a_time", "drop_keys", "drop_first_keys", "keep_queries",
-    "keep_values", "drop_last_value", "keep_prefix", "repeat_keys", "repeat_kv_heads", "keep_kv_heads", "in_chunks",
-    "token_by_token", "cut_to_segments", "widen", "sinks_as_keys", "indivisible_heads", "with_past", "after_another"})
-"""Words of `runs` that make calls of other sizes than the case has."""
+@pytest.mark.parametrize(("clause", "calls"), [
+    ("attention.definition", ()),
+    ("masking.padding_is_truncation", ("B1 H1 Hkv1 T2 S6 D3 Dv3", "B1 H1 Hkv1 T2 S3 D3 Dv3"))])
+def test_a_failure_says_which_calls_of_other_sizes_its_clause_makes(clause: str, calls: tuple[str, ...]) -> None:
+    trial = Trial(checks()[clause], Evaluator(planted(lambda _: True), DType.FLOAT32), Effort.GLANCE, 0, lambda _: None)
+    case = "B1,H1,Hkv1,T2,S6,D3,Dv3;mask=none;families=normal;seed=1" + (";kept=2" if calls else "")
+    assert calls_at_other_sizes(trial, Recipe.parse(case)) == calls
 
 
-def test_the_clauses_that_call_at_other_sizes_are_those_whose_runs_say_so() -> None:
-    resizing = {clause.id for clause in load_spec().clauses
-                if any(RESIZING & {step.name for step in steps} for steps in clause.runs.values())}
-    assert resizing == AT_OTHER_SIZES
+@pytest.mark.parametrize(("other", "begins"), [
+    ("numerics.cancellation", "Fails only where S ≥ 17 (not in every case)"),
+    ("attention.shape", "Fails where S ≥ 17")])
+def test_a_case_that_holds_of_another_clause_that_asks_the_same_speaks_against_a_boundary(
+        other: str, begins: str) -> None:
+    """The mistake comes with some calls only, which no case of the clause that fails shows."""
+    is_wrong = [False]
+    subject = planted(lambda sizes: is_wrong[0] and sizes.S > 16)
+    run = SubjectRun(subject, Plan((subject.id,), effort=Effort.QUICK), lambda _: None, checks)
+    holds, fails = (f"B1,H1,Hkv1,T4,S40,D5,Dv5;mask=none;families=normal;seed={seed}" for seed in (1, 2))
+    assert run.replay(checks()[other], DType.FLOAT32, holds).verdict is Verdict.HELD
+    is_wrong[0] = True
+    evidence = run.replay(checks()["attention.definition"], DType.FLOAT32, fails).evidence
+    assert evidence
+    assert evidence.begins.partition(";")[0].rstrip(".") == begins
 
 
 def test_a_case_of_a_clause_that_calls_at_other_sizes_contradicts_nothing() -> None:
     begins = "Fails where D ≥ 65; holds at D = 64."
     first = failure("scale.read_out", begins, "B1,H1,Hkv1,T1,S2,D65,Dv1")
-    for clause, says in (("scale.inverse_root_width", "fails where D ≥ 65"), ("scale.explicit", None)):
-        wider = failure(clause, "", "B1,H1,Hkv1,T1,S2,D33,Dv1")
+    for clause, calls, says in (("scale.inverse_root_width", ("B1 H1 Hkv1 T1 S2 D66 Dv1",), "fails where D ≥ 65"),
+                                ("scale.explicit", (), None)):
+        wider = failure(clause, "", "B1,H1,Hkv1,T1,S2,D33,Dv1", calls=calls)
         groups = explanations([first, wider])  # type: ignore[list-item]  # outcomes
         assert (groups[0].cause and groups[0].cause.says) == says

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -139,3 +140,18 @@ def test_these_tests_can_fail(tmp_path: Path) -> None:
         parse(["check", "--efort", "quick", "numpy/msa"])
     assert list(unknown(["chek", "numpy/msa"])) == ["chek"]
     assert list(unknown(["check", "--efort", "quick", "-n", "2"])) == ["--efort"]
+
+
+def test_the_sites_search_finds_the_implementations_and_findings_of_the_audit() -> None:
+    pytest.importorskip("mkdocs")
+    described = importlib.util.spec_from_file_location("hooks", CHECKOUT / "docs" / "site" / "hooks.py")
+    assert described is not None
+    assert described.loader is not None
+    hooks = importlib.util.module_from_spec(described)
+    described.loader.exec_module(hooks)
+    page = ('<th scope="row" id="subject-3" data-k="lib/attend"><b>attend</b><small>lib.attend</small></th>'
+            '<details class="entry bad" id="finding-lib-nan" data-library="lib"><summary><span class="badge">x</span>'
+            '<span class="title">A row is <code>NaN</code><span class="meta">Lib 1.2</span></span></summary>')
+    assert list(hooks._searchable_parts(page))[2:] == [
+        {"location": "audit.html#subject-3", "title": "lib/attend", "text": "attend  lib.attend"},
+        {"location": "audit.html#finding-lib-nan", "title": "A row is  NaN", "text": "Lib 1.2"}]

@@ -48,7 +48,7 @@ def test_the_summary_has_the_verdict_and_the_likely_cause() -> None:
     text = step_summary([run(failure("core.a", like=True), failure("core.b", like=True), outcome(HELD, "core.c"))])
     assert text == (
         "## attention: lib/attend does not conform\n\n| implementation | verdict | clauses |\n| --- | --- | --- |\n"
-        "| `lib/attend` | does not conform | 2 of 3 applicable clauses violated by lib/attend (2 must) |\n\n"
+        "| `lib/attend` | does not conform | 2 of 3 clauses fail, one cause |\n\n"
         "### the mask comes late (`late_mask`)\n\n`lib/attend`: core.a (float32) and 1 failure more\n\n"
         "1 of 4 entries differ\n\nRepeat it: `attnspec replay 'lib/attend core.a float32 B1;T2'`\n")
 

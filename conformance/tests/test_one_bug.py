@@ -316,6 +316,7 @@ def test_a_fault_that_another_failure_of_the_same_bug_refutes_is_not_named() -> 
     assert likely_words([alike, other]).startswith("Likely one bug: a short chunk takes its last block twice, where S")
     looked_for = located(other, "no small test input shows it")
     assert likely_words([alike, looked_for]) == "Likely one bug: fails where S ≥ 65 (explains 2 of 2)"
+    assert likely_words([alike, alike, looked_for]).startswith("Likely one bug: a short chunk takes its last block twice")
 
 
 def test_what_holds_in_some_case_of_a_bug_is_told_as_needed_alone() -> None:

@@ -22,6 +22,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
+from attnspec.report.bugs import likely_words
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.registry import load
@@ -194,6 +195,14 @@ def test_who_declares_float32_inside_may_round_a_float64(tmp_path: Path, declare
     (tmp_path / "mine.py").write_text(source + declared, encoding="utf-8")
     [found] = outcomes(f"{tmp_path / 'mine.py'}:rotate", "rotary.position_zero_is_identity", DType.FLOAT64).values()
     assert found.verdict is verdict
+
+
+def test_a_rotation_that_is_right_where_all_features_are_turned_is_told_so(tmp_path: Path) -> None:
+    halved = TURNS.replace("angle = ", "angle = (1.0 if width == x.shape[-1] else 0.5) * ")
+    (tmp_path / "mine.py").write_text(halved, encoding="utf-8")
+    [failed] = outcomes(f"{tmp_path / 'mine.py'}:rotate", "rotary.rest_is_untouched", DType.FLOAT32).values()
+    assert likely_words([failed]) == ("Likely one bug: the answer is wrong here, and right once a rotary width < D is "
+                                      "left out (explains 1 of 1)")
 
 
 # What init writes

@@ -10,8 +10,10 @@
     element,
     row: document.querySelector(`.matrix tr[data-c="${element.dataset.c}"]`),
     theme: element.closest(".themed").dataset.theme,
-    text: (element.dataset.text ?? "").toLowerCase(),
+    text: element.textContent.toLowerCase(),
   }));
+
+  for (const { element, row } of clauses) if (row) row.cells[0].title = element.querySelector(".sentence").textContent;
 
   function wanted() {
     return {
@@ -55,7 +57,7 @@
 
   function filterFindings(want) {
     for (const finding of all(".finding")) {
-      const text = finding.dataset.text.toLowerCase();
+      const text = finding.textContent.toLowerCase();
       toggle(finding, want.words.every((word) => text.includes(word))
         && (!want.subject || finding.dataset.subject === want.subject));
     }

@@ -10,7 +10,7 @@ import click
 
 from attnspec.cli.wording import plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
-from attnspec.record.read import RunRecord, read_records
+from attnspec.record.read import PACKED, RunRecord, read_records
 
 if TYPE_CHECKING:
     from attnspec.report.comparison import Comparison
@@ -58,11 +58,11 @@ def record_files(folder: Path) -> list[Path]:
 
     Raises UsageError where there is none.
     """
-    files = sorted({*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")})
+    files = sorted({file for ending in ("", *PACKED) for file in folder.glob(f"*.jsonl{ending}")})
     found = [file for file in files if file.stat().st_size]
     if not found:
-        raise UsageError("there is no record (*.jsonl, *.jsonl.gz) in this folder. Keep one of each run there: "
-                         "attnspec check … --record FOLDER/NAME.jsonl", where=Place(str(folder)))
+        raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each run "
+                         "there: attnspec check … --record FOLDER/NAME.jsonl", where=Place(str(folder)))
     return found
 
 

@@ -72,6 +72,18 @@ def so_far(digest: Digest) -> str:
     return f"{plural(len(digest.failures), 'failure')} so far{f'. Likely: {found.cause}' if found else ''}"
 
 
+def failure_line(outcome: Outcome) -> str:
+    """What fails, and its likely cause, for whoever waits for a run to end."""
+    found = likely([outcome])
+    cause = f" Likely: {found.cause}." if found else ""
+    whose = f"{outcome.subject}, {outcome.dtype.value}"
+    return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
+
+
+_FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception", Verdict.CRASHED: "ends in a crash",
+          Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
+
+
 def remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
     found = likely(digest.failures)
@@ -163,11 +175,15 @@ def _why(digest: Digest, words: _Words = likely_words) -> str:
 
 
 def _arithmetic(digest: Digest) -> str:
-    """What it does not conform to, where a wider arithmetic would allow all of it."""
+    """What it does not conform to, where a wider arithmetic would allow all of it. What is a choice wants no other
+    arithmetic, only to be declared.
+    """
     found = likely(digest.failures)
     is_precision = found and found.cause and "precision" in found.cause.declare
-    if not found or not is_precision or len(found.failures) < len(digest.failures):
+    if not found or not found.cause or not is_precision or len(found.failures) < len(digest.failures):
         return ""
+    if found.cause.is_choice:
+        return " as it is declared"
     return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in found.failures))} arithmetic"
 
 

@@ -83,7 +83,7 @@ class Digest:
     @property
     def failures(self) -> list[Outcome]:
         """What gates, in the order of the law; a known failure that is gone gates, and is none."""
-        return [outcome for outcome in self._alarming if self.gates(outcome) and not is_gone(outcome)]
+        return [outcome for outcome in self._alarming if self.fails(outcome)]
 
     @property
     def advice(self) -> list[Outcome]:
@@ -129,6 +129,10 @@ class Digest:
     def gates(self, outcome: Outcome) -> bool:
         """Whether the outcome makes the exit code 1 in this run."""
         return outcome.does_gate(strict=bool(self.header and self.header.strict))
+
+    def fails(self, outcome: Outcome) -> bool:
+        """Whether the outcome is a failure that gates."""
+        return outcome.verdict in ALARMING and self.gates(outcome) and not is_gone(outcome)
 
     def clause(self, name: str) -> ClauseText:
         """What the header says of a clause."""

@@ -21,7 +21,7 @@ from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.files import ensure_writable
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Event, Handler
-from attnspec.record.read import read_record
+from attnspec.record.read import PACKED, read_record, unpacked_name
 from attnspec.record.visible import visible
 from attnspec.record.write import Mode, RecordWriter, StreamWriter
 
@@ -50,9 +50,9 @@ class Outputs:
         """From the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
-        if record and record.endswith(".gz"):
+        if record and record.endswith(PACKED):
             raise UsageError("a record is written line by line and cannot be compressed. Name it "
-                             f"{record.removesuffix('.gz')}; `attnspec combine` writes compressed ones.")
+                             f"{unpacked_name(Path(record))}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
         return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json, detail,
                    is_named_here=not record)

@@ -10,12 +10,14 @@ from typing import TextIO
 
 import click
 
-from attnspec.cli.conclusion import so_far
+from attnspec.cli.conclusion import failure_line, so_far
 from attnspec.cli.digest import Digest, verdict_words
 from attnspec.cli.wording import counted, declared_sizes, opening
 from attnspec.core.nouns import Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
+from attnspec.record.outcome import Outcome
+from attnspec.runner.session import INTERRUPTED, UNREACHED
 
 BAR = 24           # characters
 SHOWN = 8          # subjects in the live block; audits have more, most of them waiting
@@ -30,16 +32,25 @@ def progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Han
     return Live(stream, is_coloured="NO_COLOR" not in environment) if is_live else Plain(stream)
 
 
+def bad_news(digest: Digest, outcome: Outcome) -> str:
+    """What whoever waits should know as soon as this item has ended: that it fails, or that nothing can be judged."""
+    if digest.fails(outcome):
+        return failure_line(outcome)
+    is_lost = outcome.verdict is Verdict.NOT_RUN and outcome.reason not in (INTERRUPTED, UNREACHED)
+    is_first = len(digest.subjects) == 1 and len(digest.outcomes) == 1
+    return f"{outcome.subject} cannot be judged: {outcome.reason}" if is_lost and is_first else ""
+
+
 class Plain:
-    """A line when a run starts, then one a subject that is done; where there is but one, one a third of a long run, and
-    one as soon as a long run has a failure, with its likely cause.
+    """A line when a run starts, one with its first failure as soon as that is known, and one a subject that is done;
+    where there is but one, one a third of a long run.
 
     The failures themselves are told once, when the run is over.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._digest = stream, Digest()
-        self._told, self._third, self._has_failed = time.monotonic(), 0, False
+        self._told, self._third, self._has_failed, self._cause = time.monotonic(), 0, False, ""
 
     def start(self) -> None:
         """Nothing to open."""
@@ -53,13 +64,21 @@ class Plain:
             case SubjectKnown():
                 for line in declared_sizes(event, self._digest.header):
                     click.echo(line, file=self._stream)
-            case ItemFinished(outcome=finished) | (SubjectProbed() as finished):
-                self._finished(finished.subject)
+            case ItemFinished(outcome=outcome):
+                self._tell_of_first(outcome)
+                self._finished(outcome.subject)
+            case SubjectProbed():
+                self._finished(event.subject)
             case _:
                 pass
 
     def shutdown(self) -> None:
         """Nothing to close."""
+
+    def _tell_of_first(self, outcome: Outcome) -> None:
+        if not self._has_failed and (line := bad_news(self._digest, outcome)):
+            click.echo(line, file=self._stream)
+            self._has_failed, self._cause = True, _cause(so_far(self._digest))
 
     def _finished(self, subject: str) -> None:
         if len(self._digest.subjects) == 1:
@@ -79,29 +98,33 @@ class Plain:
         done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
         planned = self._digest.planned(subject)
         third = 3 * done // max(planned, done)
-        if done < planned and time.monotonic() - self._told > EVERY:
-            self._tell(f"{done} of {planned} items", is_third=third > self._third)
+        if third > self._third and done < planned and time.monotonic() - self._told > EVERY:
+            self._tell(f"{done} of {planned} items")
         self._third = third
 
-    def _tell(self, progress: str, *, is_third: bool) -> None:
-        """The likely cause once, with the first failure that is known: a screen has few lines."""
+    def _tell(self, progress: str) -> None:
+        """How far it is, how many failures there are, and their likely cause where it is not the one told before."""
         standing = so_far(self._digest)
-        is_first = bool(standing) and not self._has_failed
-        if is_first or is_third:
-            told = [progress, standing if is_first else standing.partition(".")[0]]
-            click.echo("; ".join(filter(None, told)), file=self._stream)
-            self._told, self._has_failed = time.monotonic(), bool(standing)
+        cause = _cause(standing)
+        told = standing.removesuffix(f". {cause}") if cause == self._cause else standing
+        click.echo("; ".join(filter(None, (progress, told))), file=self._stream)
+        self._told, self._cause = time.monotonic(), cause
+
+
+def _cause(standing: str) -> str:
+    """The second sentence of `so_far`, if it has one."""
+    return standing.partition(". ")[2]
 
 
 class Live:
-    """The first line of Plain, and under it a block that is rewritten: a bar a subject, what is on trial, and of one
+    """The first lines of Plain, and under them a block that is rewritten: a bar a subject, what is on trial, and of one
     subject how many failures there are so far and what they likely come from.
     """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool = True) -> None:
         self._stream, self._is_coloured, self._digest = stream, is_coloured, Digest()
         self._height, self._drawn, self._began = 0, 0.0, time.monotonic()
-        self._standing = 0, ""
+        self._standing, self._has_failed = (0, ""), False
         self._full, self._empty = ("━", "─") if "utf" in (stream.encoding or "").lower() else ("#", ".")
 
     def start(self) -> None:
@@ -116,6 +139,11 @@ class Live:
         if isinstance(event, SubjectKnown) and (lines := list(declared_sizes(event, self._digest.header))):
             self._clear()
             click.echo("\n".join(lines), file=self._stream)
+        if isinstance(event, ItemFinished) and not self._has_failed and (
+                line := bad_news(self._digest, event.outcome)):
+            self._clear()
+            click.echo(click.style(line, fg="red"), file=self._stream, color=self._is_coloured)
+            self._has_failed = True
         if isinstance(event, RunFinished):
             self._clear()
         elif is_due or isinstance(event, RunStarted):

@@ -14,7 +14,7 @@ from attnspec.cli.combine import tell_interrupted
 from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, drawn, record_files, told
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
 from attnspec.core.errors import CONFORMS, Place, UsageError
-from attnspec.record.read import RunRecord, read_records
+from attnspec.record.read import RunRecord, read_records, unpacked_name
 from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
 
@@ -45,7 +45,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
     """
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
-    target = html or records[0].with_name(records[0].name.removesuffix(".gz")).with_suffix(".html")
+    target = html or unpacked_name(records[0]).with_suffix(".html")
     past = record_files(history) if history else []
     written = {"--html": target, **{f"--{name}": also for name, also in wanted.items()}}
     keep_apart(written, [*records, *past, *([against] if against else [])])

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.rotary import narrow_for
 from attnspec.numerics.precision import is_half
+from attnspec.record.outcome import A_CHOICE
 
 Words = Mapping[str, object]
 """A precision class as one declares it: see `numerics.precision`."""
@@ -46,7 +47,7 @@ _SEPARATE = "Divide by the sum of the exponentials"
 
 def _stored_lse(dtype: str) -> Wider:
     """Split keys, rings and SciPy do so: it is less exact where logits are large, and nothing is wrong with it."""
-    return Wider(f"its weights come from a log-sum-exp that is stored in {dtype} (a choice, no bug)", _SEPARATE,
+    return Wider(f"its weights come from a log-sum-exp that is stored in {dtype}{A_CHOICE}", _SEPARATE,
                  {"logsumexp_roundings": 1})
 
 

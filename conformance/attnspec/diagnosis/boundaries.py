@@ -10,13 +10,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.diagnosis.boundary import HOLDING, HOLDING_APART, RELATIONS, RELATIONS_APART, Boundary, Told
-from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
+from attnspec.diagnosis.conditions import (
+    ENDING,
+    NEEDS_NO_REASON,
+    OF_BLOCKS,
+    Condition,
+    Profile,
+    Rule,
+    lengths_to_try,
+    narrowed,
+)
 from attnspec.problems.problem import Sizes
 from attnspec.record.contradictions import is_needed, parts_of
 from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, moved
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""
+
+JUMP = 4
+"""By so many times an answer is further off at the last length that fails than at the next, where that length matters:
+other entries change by twice or so how far it is off.
+"""
 
 _TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
 _MOST_HEADS = 64
@@ -113,10 +127,13 @@ class _Search:
         condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
         if condition and condition.rule is Rule.UP_TO:
             condition = replace(condition, n=self._last(condition, known, at))
+            known = self._known(axis, at)
         if condition and condition.rule is not Rule.FROM:
             tried = dict.fromkeys(lengths_to_try(here, top))
             fresh = [value for value in tried if 1 <= value <= top and value not in known]
             condition = condition if self._is_confirmed(condition, fresh, at) else None
+        if condition and condition.rule in ENDING and self._fades(condition, known, at):
+            condition = None
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
             self.at = at(here)
@@ -134,6 +151,17 @@ class _Search:
         """How the lengths of an axis fared so far, with the sizes `at` each."""
         return {length(sizes, axis): failed for sizes, failed in self.resizer.known.items()
                 if at(length(sizes, axis)) == sizes}
+
+    def _fades(self, condition: Condition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
+        """Whether what is wrong becomes less and less, and lies within rounding beyond the last length that fails: with
+        more keys, or features, a mistake that is made at all of them shows less.
+        """
+        margins = self.resizer.margins
+        beyond = min((value for value, failed in fared.items() if not failed and value > condition.n), default=0)
+        if not beyond:
+            return False
+        inside, outside = margins.get(at(condition.n)), margins.get(at(beyond))
+        return inside is not None and outside is not None and inside < JUMP * outside
 
     def _last(self, condition: Condition, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int:
         """The last length that fails: it lies below the first that is known to hold."""
@@ -268,9 +296,19 @@ class _Search:
                 least = self._least_product(one, other, n)
                 for axis in (one, other):
                     self.found.pop(axis, None)
-                name = f"{one}·{other}".replace("Hkv", "H")
+                name = f"{one}·{self._heads_that_count(other, least)}" if one == "B" else f"{one}·{other}".replace(
+                    "Hkv", "H")
                 self._held += self._below(one, other)[:1]
                 yield Told((one, other), f"{name} ≥ {least}", f"{name} = {self._held_product(one, other)}")
+
+    def _heads_that_count(self, axis: str, least: int) -> str:
+        """Query heads, unless as many of them that share fewer key heads hold; another axis is itself."""
+        if axis != "Hkv" or "G" not in self._axes or length(self.at, "G") > 1:
+            return axis.replace("Hkv", "H")
+        pairs = [(B, -(-least // (2 * B))) for B in (length(self.at, "B"), 1, 2)]
+        shared = (moved(moved(moved(self.at, "B", B), "Hkv", Hkv), "G", 2) for B, Hkv in pairs if B * Hkv < least)
+        fared = [self.resizer.fails(sizes) for sizes in shared]
+        return "Hkv" if False in fared and True not in fared else "H"
 
     def _may_multiply(self, one: str, other: str) -> bool:
         are_told = [axis in self.found and self.found[axis].is_threshold and self._is_told(axis)

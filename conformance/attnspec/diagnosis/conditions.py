@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
-from attnspec.trials.resizing import MOST_SEEDS, SEEDS, rungs_below
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, rungs_below
+
+Lengths: TypeAlias = NDArray[np.int64]
 
 BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128, 160, 192, 256, 384, 512,
           1024)
@@ -51,6 +58,12 @@ _WORDS: Mapping[Rule, Callable[[str, int, int], str]] = {
 
 
 OF_BLOCKS = frozenset({Rule.MULTIPLE, Rule.NO_MULTIPLE, Rule.REST})
+ENDING = frozenset({Rule.ONLY, Rule.UP_TO})
+"""Rules under which all lengths beyond one hold."""
+
+LONGER = math.ceil(math.log(SURE) / (MOST_SEEDS * math.log(1 - 1 / MOST_SEEDS)))
+"""At so many longer lengths, each put with MOST_SEEDS entries, what fails with one in MOST_SEEDS would have failed."""
+
 NEEDS_NO_REASON = 4
 """The length up to which it needs no reason that all goes well: of one key, or one feature, nothing goes wrong."""
 
@@ -66,17 +79,25 @@ class Condition:
 
     def includes(self, value: int) -> bool:
         """Whether a length meets it."""
-        if value < self.start:
-            return False
-        if self.rule is Rule.FROM:
-            return value >= self.n
-        if self.rule is Rule.ONLY:
-            return value == self.n
-        if self.rule is Rule.UP_TO:
-            return value <= self.n
-        if self.rule is Rule.NO_POWER:
-            return value.bit_count() != 1
-        return (value % self.n == self.rest) is (self.rule is not Rule.NO_MULTIPLE)
+        return bool(self.includes_each(np.array([value]))[0])
+
+    def includes_each(self, values: Lengths) -> NDArray[np.bool_]:
+        """Of each length, whether it meets it."""
+        match self.rule:
+            case Rule.FROM:
+                meets = values >= self.n
+            case Rule.ONLY:
+                meets = values == self.n
+            case Rule.UP_TO:
+                meets = values <= self.n
+            case Rule.NO_POWER:
+                meets = (values & (values - 1) != 0) | (values == 0)
+            case Rule.NO_MULTIPLE:
+                meets = values % self.n != self.rest
+            case Rule.MULTIPLE | Rule.REST:
+                meets = values % self.n == self.rest
+        within: NDArray[np.bool_] = meets & (values >= self.start)
+        return within
 
     @property
     def likely(self) -> float:
@@ -119,9 +140,15 @@ class Profile:
         What holds at all larger lengths, which have more entries that may fail, does not do so by chance.  seeds: with
         so many entries a case is put before it counts as holding.
         """
-        is_up_to = self.condition is not None and self.condition.rule is Rule.UP_TO
-        is_told_by_size = self.turns > FEW_TURNS or (is_up_to and seeds < MOST_SEEDS)
+        is_told_by_size = self.turns > FEW_TURNS or self._holds_at_all_longer(seeds)
         return seeds > SEEDS and self.here <= NEEDS_NO_REASON and not is_told_by_size
+
+    def _holds_at_all_longer(self, seeds: int) -> bool:
+        """Whether it ends at a length, and holds beyond at so many that what fails seldom would have failed there."""
+        if self.condition is None or self.condition.rule not in ENDING:
+            return False
+        longer = sum(not failed and value > self.here for value, failed in self.fared.items())
+        return seeds < MOST_SEEDS or longer >= LONGER
 
     @property
     def below(self) -> int | None:
@@ -176,10 +203,12 @@ def narrowed(known: dict[int, bool], fails_at: int, top: int, fails: Callable[[i
     left = [each for each in (*conditions(fails_at, top), *_ends_before(known, fails_at)) if _bears_out(each, known)]
     lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
     while left and lengths:
-        at = max(sorted(lengths), key=lambda length: _divided(left, length))
-        if _divided(left, at) < SETTLED:
+        candidates = np.array(sorted(lengths))
+        divided = _divided(left, candidates)
+        most = int(divided.argmax())
+        if divided[most] < SETTLED:
             break
-        lengths.remove(at)
+        lengths.remove(at := int(candidates[most]))
         if (answer := fails(at)) is not None:
             known[at] = answer
             left = [each for each in (*left, *_ends_before({at: answer}, fails_at)) if _bears_out(each, known)]
@@ -193,11 +222,15 @@ def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[Condition
 
 
 def _bears_out(condition: Condition, known: Mapping[int, bool]) -> bool:
-    return all(condition.includes(length) is failed for length, failed in known.items())
+    fared = condition.includes_each(np.array(list(known), dtype=np.int64))
+    return bool((fared == np.array(list(known.values()), dtype=np.bool_)).all())
 
 
-def _divided(left: list[Condition], length: int) -> float:
-    """The share of the smaller camp."""
-    failing = sum(each.likely for each in left if each.includes(length))
+def _divided(left: list[Condition], lengths: Lengths) -> NDArray[np.float64]:
+    """Of each length, the share of the smaller camp: hundreds of conditions at hundreds of lengths, hence arrays."""
+    likely = np.array([each.likely for each in left])
+    failing = np.array([each.includes_each(lengths) for each in left])
+    weight = (likely[:, np.newaxis] * failing).sum(axis=0)
     total = sum(each.likely for each in left)
-    return min(failing, total - failing) / total
+    share: NDArray[np.float64] = np.minimum(weight, total - weight) / total
+    return share

@@ -12,6 +12,7 @@ from attnspec.diagnosis.failing_case import FailingCase, judged
 from attnspec.diagnosis.faring import Faring, Tried
 from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
+from attnspec.diagnosis.rotary import locate_in_rotation
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
 from attnspec.diagnosis.whereabouts import NOWHERE, Place
 from attnspec.diagnosis.witnesses import Witnesses
@@ -93,10 +94,10 @@ class Examiner:
                 or self._named_now(case, among, place.begins))
         self._known.update({each.fault.name: each for each in like})
         problems = [step.problem for step in case.log]
-        is_rotary = case.bar.subject.declaration.kind is Kind.ROTARY
-        # read-outs are of attention's numbers, and cannot show a dtype
-        if like or is_rotary or case.bar.aspect is Aspect.DTYPE:
+        if like or case.bar.aspect is Aspect.DTYPE:  # read-outs cannot show a dtype
             return Diagnosis(tuple({each.likeness.fault: each.likeness for each in reversed(like)}.values())[::-1])
+        if case.bar.subject.declaration.kind is Kind.ROTARY:
+            return Diagnosis(located=locate_in_rotation(case.bar, problems))
         located = locate(case.bar, trial.evaluator.dtype, problems)
         is_backward = located == NOTHING and GRAD in failing.features
         return Diagnosis(located=BACKWARD if is_backward else located)

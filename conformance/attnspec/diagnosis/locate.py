@@ -45,6 +45,7 @@ NOTHING = ("no small test input shows it: mask, logits, scale, softmax, bias, va
 BACKWARD = "the backward pass is wrong; the forward pass is right on small test inputs"
 
 INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
+MIXED_UP = "the weights are right, but the output is not weights @ value (values, merge)"
 SPOILT = "the answer is "
 """How it begins where keywords of the case are told without which it is answered rightly."""
 
@@ -86,6 +87,12 @@ class Reader:
         recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25,
                         values=_SAMPLES)
         return make_problem(recipe, self.dtype).but(**changes)
+
+    @property
+    def flat_problem(self) -> Problem:
+        """Small whole numbers with a query of zeros, so that all logits are equal."""
+        problem = self.problem()
+        return problem.but(query=np.zeros_like(problem.query))
 
     def look(self, problem: Problem) -> Sight | None:
         """What the subject answers; None where it does not take the problem, or gives no answer."""
@@ -174,6 +181,17 @@ def _repeated(reader: Reader) -> Iterator[str]:
     one, two = (reader.look(reader.problem()) for _ in range(2))
     if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
         yield "the same call gives another answer the second time (memory of earlier calls, or chance)"
+
+
+def _read_mean(reader: Reader) -> Iterator[str]:
+    """The mean of the values, which is the output where all logits are equal.
+
+    Where the identity in their place is read right and they are not, columns are mixed up: what those below read off
+    single columns would blame another stage.
+    """
+    weights, mean = reader.weights(is_flat=True), reader.look(reader.flat_problem)
+    if weights and mean and weights.is_right and not mean.is_right:
+        yield MIXED_UP
 
 
 def _inverted(reader: Reader) -> Iterator[str]:
@@ -269,7 +287,7 @@ def _mixed(reader: Reader) -> Iterator[str]:
     """The weights read right by now, so a wrong output is mixed or merged wrongly."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
-        yield "the weights are right, but the output is not weights @ value (values, merge)"
+        yield MIXED_UP
 
 
 def _owner(sight: Sight, head: int) -> int:
@@ -282,4 +300,4 @@ def _owner(sight: Sight, head: int) -> int:
 
 # in this order: a stage is blamed only where those before it read right
 READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
-    _repeated, _permuted, _inverted, _hidden, _normalised, _scaled, _biased, _mixed)
+    _repeated, _permuted, _read_mean, _inverted, _hidden, _normalised, _scaled, _biased, _mixed)

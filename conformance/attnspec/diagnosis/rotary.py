@@ -1,13 +1,20 @@
-"""What tells the faults of rotary embeddings apart, and the arithmetic that may explain one."""
+"""What tells the faults of rotary embeddings apart, what is right beside what is wrong, and the arithmetic that may
+explain one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import POSITIONS, width_of
+from attnspec.diagnosis.tolerance import Bar
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import RotaryProblem
+from attnspec.trials.call_log import put
+from attnspec.vocabulary.scene import AnyProblem
 
 _FEW, _WIDE = Sizes(2, 2, 2, 5, 5, 8, 8), Sizes(3, 2, 2, 9, 9, 24, 24)
 
@@ -31,6 +38,30 @@ CALLS = (
     _recipe(_WIDE, "counted", "base interleaved rotary_width", seed=13),
 )
 """Calls that are put to a rotary embedding and to its faults."""
+
+LEFT_OUT: Mapping[str, tuple[str, object]] = {
+    "rotary_width": ("a rotary width < D", None), "base": ("base", None), "interleaved": ("interleaved", False)}
+"""By keyword that a rotary embedding need not be given, what it is called, and the value that leaves it out."""
+
+
+def locate_in_rotation(bar: Bar, failing: Sequence[AnyProblem]) -> str:
+    """The keywords without which a failing case is answered rightly, in a sentence; empty where there are none."""
+    problems = (each for each in failing if isinstance(each, RotaryProblem))
+    needed = next(filter(None, (tuple(_needed(bar, each)) for each in problems)), ())
+    return f"the answer is wrong here, and right once {' or '.join(needed)} is left out" if needed else ""
+
+
+def _needed(bar: Bar, problem: RotaryProblem) -> Iterator[str]:
+    if _is_right(bar, problem):
+        return
+    for keyword, (name, nothing) in LEFT_OUT.items():
+        is_given = keyword in problem.keywords and (keyword != "rotary_width" or problem.width < problem.x.shape[-1])
+        if is_given and _is_right(bar, problem.but(**{keyword: nothing})):
+            yield name
+
+
+def _is_right(bar: Bar, problem: RotaryProblem) -> bool:
+    return not bar.subject.refuses(problem) and bar.ruler(problem).is_right(put(bar.subject, problem), is_subject=True)
 
 
 @dataclass(frozen=True, slots=True)

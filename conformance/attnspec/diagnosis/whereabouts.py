@@ -9,6 +9,7 @@ from attnspec.core.nouns import Effort
 from attnspec.diagnosis.boundaries import begins
 from attnspec.diagnosis.boundary import Boundary
 from attnspec.diagnosis.ranges import ranges, wrong_entries
+from attnspec.diagnosis.variables import with_variables
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import Standing, lengths_in, needed_alone, standing, weakened
@@ -67,7 +68,7 @@ NOWHERE = Place()
 
 
 def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
-    """The place as the cases of the clause bear it out: as told, as needed but not enough, or with no boundary.
+    """The place as the cases of the run bear it out: as told, as needed but not enough, or with no boundary.
 
     failing: the recipe of the case that is shown. A case that holds speaks against it if it is given the same, of
     entries as these, and is as large along every axis: smaller ones, and entries that are all alike, show less.
@@ -87,7 +88,7 @@ def _shows_as_much(held: Recipe, failing: str) -> bool:
 
 def _what_is_left(begins: str, failing: str) -> str:
     """The conditions that the case which is shown meets, as a sentence; empty where it meets none."""
-    left = needed_alone(begins, [lengths_in(failing)])
+    left = needed_alone(begins, [(lengths_in(failing),)])
     return f"{left[:1].upper()}{left[1:]}." if left else ""
 
 
@@ -108,6 +109,7 @@ class Whereabouts:
         if boundary is None and self._searched < patience.failures:
             self._searched += 1
             boundary = begins(resizer)
+            boundary = with_variables(trial, resizer, boundary) if boundary and patience is USUAL else boundary
             self._found += [boundary] if boundary else []
         if boundary is None:
             return NOWHERE
@@ -158,11 +160,15 @@ def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> Place:
 
 
 def _with_room(boundary: Boundary) -> Iterator[Sizes]:
-    """The sizes that matter twice as large and the others with room; those with room alone; the smallest."""
+    """The sizes that matter twice as large and the others with room; those with room alone; the others alone with room;
+    the smallest.
+    """
     sizes, matter = boundary.smallest.sizes, {axis for told in boundary.told for axis in told.axes}
     groups = sizes.H // sizes.Hkv
     kv_heads = max(sizes.Hkv, 2)
     roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOM) for each in
                                                                (sizes.T, sizes.S, sizes.D, sizes.Dv)))
-    twice = {axis: 2 * getattr(roomy, axis) for axis in ("T", "S", "D", "Dv") if axis in matter}
-    yield from (replace(roomy, **twice), roomy, sizes)
+    lengths = [axis for axis in ("T", "S", "D", "Dv") if axis in matter]
+    twice = {axis: 2 * getattr(roomy, axis) for axis in lengths}
+    kept = {axis: getattr(sizes, axis) for axis in lengths}
+    yield from (replace(roomy, **twice), roomy, replace(roomy, **kept), sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnspec.core.nouns import Effort, Level
+from attnspec.core.sizes import spelled
 from attnspec.diagnosis.whereabouts import Place
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.pictures import drawn_of, drawn_with_room
@@ -15,6 +16,7 @@ from attnspec.record.outcome import Evidence
 from attnspec.subjects.subject import SubjectDied
 from attnspec.trials.judging import Failure, Violated
 from attnspec.trials.trial import Trial
+from attnspec.vocabulary.scene import NoClaim
 
 
 def evidence_of(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
@@ -22,10 +24,22 @@ def evidence_of(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence
     if isinstance(failure, Violated):
         drawn = drawn_of(trial, failure.recipe)
         return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text,
-                        failure.measured, drawn.pictures, caption=drawn.caption)
+                        failure.measured, drawn.pictures, caption=drawn.caption,
+                        calls=calls_at_other_sizes(trial, failure.recipe))
     told = (in_a_line(trial, last), last.text) if last else ("", "")
     stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
-    return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)
+    return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr,
+                    calls=calls_at_other_sizes(trial, last) if last else ())
+
+
+def calls_at_other_sizes(trial: Trial, recipe: Recipe) -> tuple[str, ...]:
+    """The sizes of the calls that the clause makes of a case, each once; none where all have the sizes of the case."""
+    try:
+        scene, own = trial.scene(recipe), trial.evaluator.problem(recipe, trial.check.domain.poses)
+    except NoClaim:  # a case that is drawn too small for what the clause makes of it
+        return ()
+    sizes = {problem.sizes: None for run in scene.runs.values() for problem in (*run.before, *run.parts)}
+    return tuple(spelled(each.by_axis) for each in sizes) if sizes.keys() - {own.sizes} else ()
 
 
 def placed(trial: Trial, evidence: Evidence, place: Place) -> Evidence:

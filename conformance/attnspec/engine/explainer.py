@@ -55,7 +55,7 @@ class Explainer:
                   held: Sequence[Recipe] = ()) -> Evidence:
         """The evidence with where it fails, what it is like and what to do.
 
-        raised: what was raised, if anything was.  held: the cases of the clause that held.
+        raised: what was raised, if anything was.  held: the cases that may speak against it.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
         has some diagnosed: a third of a subject's time; whoever replays the case is told.

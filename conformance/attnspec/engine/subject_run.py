@@ -61,7 +61,7 @@ class SubjectRun:
         self.subject = subject
         self.archives: Archives | None = None
         self.held: dict[tuple[str, DType], tuple[Recipe, ...]] = {}
-        """By clause that fails, and dtype: the cases of it that held before."""
+        """By clause and dtype: the cases of it that held."""
         self._looked_into = 0
         self._is_card_asked = False
         self.plan = plan
@@ -226,6 +226,7 @@ class SubjectRun:
 
     def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
         check, dtype = trial.check, trial.evaluator.dtype
+        self.held[check.clause.id, dtype] = tuple(tally.held)
         if tally.failure:
             return self._failure(trial, tally, tally.failure)
         if tally.cases:
@@ -238,7 +239,6 @@ class SubjectRun:
         """The verdict on what failed. Of a subject that dies nothing more is asked."""
         from attnspec.engine.evidence import evidence_of  # noqa: PLC0415  (weight: pictures, where nothing fails)
 
-        self.held[trial.check.clause.id, trial.evaluator.dtype] = tuple(tally.held)
         evidence = evidence_of(trial, failure, tally.last)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):
@@ -246,9 +246,21 @@ class SubjectRun:
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
             raised = failure if isinstance(failure, SubjectRaised) else None
-            evidence = self._diagnosed(trial, evidence, raised, tally.held)
+            evidence = self._diagnosed(trial, evidence, raised, self._cases_that_hold(trial))
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
+
+    def _cases_that_hold(self, trial: Trial) -> tuple[Recipe, ...]:
+        """The cases that held so far and may speak against a boundary: of this clause, and where it holds the output of
+        its cases against the definition, of all that do so.
+        """
+        dtype, clause = trial.evaluator.dtype, trial.check.clause
+        mine, checks = self.held.get((clause.id, dtype), ()), self._checks()
+        if not clause.holds_output:
+            return mine
+        others = (recipes for (name, at), recipes in self.held.items()
+                  if name != clause.id and at is dtype and name in checks and checks[name].clause.holds_output)
+        return (*mine, *(recipe for recipes in others for recipe in recipes))
 
     def _declines(self, check: Check, raised: SubjectRaised) -> bool:
         """Whether the function says that it does not do what is only recommended: an answer, and no accident."""
@@ -257,7 +269,7 @@ class SubjectRun:
 
     def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None,
                    held: Sequence[Recipe]) -> Evidence:
-        """The evidence with what it is like. held: the cases of the trial that held.
+        """The evidence with what it is like. held: cases that held.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
         some diagnosed, these alone are looked into.

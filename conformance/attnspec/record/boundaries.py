@@ -57,6 +57,8 @@ class Span:
         """`65 ≤ S ≤ 127`."""
         if self.block:
             return f"{self.axis} > {self.low - 1} and {self.axis} is not a multiple of {self.block}"
+        if self.low == self.high:
+            return f"{self.axis} = {self.low}"
         beyond = f", though not at every {self.axis} beyond" if self.is_open else ""
         return f"{self.low} ≤ {self.axis} ≤ {self.high}" if self.high else f"{self.axis} ≥ {self.low}{beyond}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
 _SIZE = r"[A-Z][a-z]*"
@@ -22,6 +22,8 @@ _SIGNS: Mapping[str, Callable[[int, int], bool]] = {
     "≥": operator.ge, "≤": operator.le, "=": operator.eq, "≠": operator.ne, "<": operator.lt, ">": operator.gt}
 
 Lengths = Mapping[str, int]
+Calls = Sequence[Lengths]
+"""The calls that a clause makes of a case, each by the lengths of its axes: some are cut shorter than the case is."""
 
 
 class Standing(Enum):
@@ -111,10 +113,13 @@ def standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]
     return Standing.IS_NEEDED if parts and is_met else Standing.DECIDES
 
 
-def needed_alone(begins: str, failing: Iterable[Lengths]) -> str:
-    """The conditions that every failing case meets, as a clause: `fails where S ≥ 65`; empty where none is left."""
+def needed_alone(begins: str, failing: Iterable[Calls]) -> str:
+    """The conditions that a call of every failing case meets, as a clause: `fails where S ≥ 65`; empty where none is
+    left.
+    """
     known = tuple(failing)
-    left = [part for part in parts_of(begins) if is_needed(part, known)]
+    left = [part for part in parts_of(begins)
+            if all(any(meets(part, lengths) is not False for lengths in calls) for calls in known)]
     found = _BEGINNING.match(begins)
     return f"fails {found['only'] or ''}where {' and '.join(left)}" if left and found else ""
 

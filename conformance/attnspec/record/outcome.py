@@ -82,6 +82,10 @@ class Likeness:
     tried: int
 
 
+A_CHOICE = " (a choice, no bug)"
+"""How the cause of an explanation ends that is nothing to mend: half of the field does so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The wider class of arithmetic under which a failure is none: what the function seems to do, and what to do.
@@ -108,6 +112,7 @@ class Evidence:
     wrong: which entries of the answer are wrong, as ranges.
     explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
     like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
+    calls: the sizes of the calls that the clause makes of the case, where they are others than the case has.
     """
 
     sentence: str
@@ -123,6 +128,7 @@ class Evidence:
     begins: str = ""
     wrong: str = ""
     caption: str = ""
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

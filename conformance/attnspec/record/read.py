@@ -1,8 +1,9 @@
-"""Files of records: a name that ends in .gz is that of a packed one. An audit of 20 MB packs into less than one."""
+"""Files of records: a name that ends in .gz or .xz is that of a packed one. An audit of 70 MB packs into 7 or 3 MB."""
 
 from __future__ import annotations
 
 import gzip
+import lzma
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,15 +20,16 @@ from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 from attnspec.record.outcome import Outcome
 from attnspec.record.ranked import KernelRanked
 
-_PACKED = ".gz"
+PACKED = (".gz", ".xz")
+"""Names of packed records end so."""
 
 
 def read_text(path: Path) -> str:
     """The text of a record, without a last line that was cut off in mid-write. Raises RecordError."""
     try:
         written = path.read_bytes()
-        whole = gzip.decompress(written) if path.suffix == _PACKED else written
-    except (OSError, EOFError, zlib.error) as problem:  # a packed file that was cut off ends too early
+        whole = _unpacked(path, written)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:  # a packed file that was cut off ends too early
         why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
         raise RecordError(f"the record cannot be read: {why}.", where=Place(str(path))) from None
     whole = whole[:whole.rfind(b"\n") + 1]
@@ -42,7 +44,28 @@ def read_text(path: Path) -> str:
 def packed(path: Path, text: str) -> bytes:
     """What a file of this name holds; the same text gives the same bytes."""
     written = text.encode("utf-8")
-    return gzip.compress(written, mtime=0) if path.suffix == _PACKED else written
+    match path.suffix:
+        case ".gz":
+            return gzip.compress(written, mtime=0)
+        case ".xz":
+            return lzma.compress(written)
+        case _:
+            return written
+
+
+def _unpacked(path: Path, written: bytes) -> bytes:
+    match path.suffix:
+        case ".gz":
+            return gzip.decompress(written)
+        case ".xz":
+            return lzma.decompress(written)
+        case _:
+            return written
+
+
+def unpacked_name(path: Path) -> Path:
+    """The name of a record without the ending of a packed one."""
+    return path.with_suffix("") if path.suffix in PACKED else path
 
 
 FORMAT = 1

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.contradictions import parts_of
-from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
+from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
 from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import (
@@ -70,8 +70,9 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
     whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
-    return tuple(_clearest_first(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
-                 for group in whole)
+    dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
+               for group in whole)
+    return tuple(map(_clearest_first, dressed))
 
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
@@ -127,6 +128,15 @@ def _with_its_quantity(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
 
 
+def _with_what_it_raises(group: Explained) -> Explained:
+    """The exception behind the sizes, where all failures raise the same one."""
+    raised = {each.evidence.sentence.partition(":")[0] if each.evidence and each.verdict is Verdict.ERRORED else ""
+              for each in group.failures}
+    if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL) or len(raised) != 1 or "" in raised:
+        return group
+    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, and raises {raised.pop()}"))
+
+
 def likely(failures: Sequence[Outcome]) -> Explained | None:
     """The failures with the commonest cause; None where more failures are like nothing that is known."""
     return _commonest_of(explanations(failures))
@@ -147,7 +157,17 @@ def likely_words(failures: Sequence[Outcome]) -> str:
         return ""
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.sentence} ({share})"
+    return f"{_begin(found, found.cause, groups)}: {_plain(found.cause, groups, found.cause.sentence)} ({share})"
+
+
+def likely_without_share(failures: Sequence[Outcome]) -> str:
+    """The same without how many of the failures it explains, where clauses are counted and not items."""
+    groups = explanations(failures)
+    found = _commonest_of(groups)
+    if found is None or found.cause is None:
+        return ""
+    name = f" ({found.cause.name})" if found.cause.fault else ""
+    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.sentence}{name}"
 
 
 def likely_in_short(failures: Sequence[Outcome]) -> str:
@@ -156,9 +176,21 @@ def likely_in_short(failures: Sequence[Outcome]) -> str:
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
-    many = _how_many(groups, found.cause.noun) if len(groups) > 1 else ""
+    is_told = len(groups) > 1 or found.cause.is_choice
+    begin = _begin(found, found.cause, groups) if is_told else _how_sure(found)
     where = f" where {found.cause.where}" if found.cause.where else ""
-    return f"{_how_sure(found)}{many}: {found.cause.name}{where}, {len(found.failures)} of {len(failures)}"
+    name = _plain(found.cause, groups, found.cause.name)
+    return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
+
+
+def _begin(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:
+    """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
+    return f"{_how_sure(found)}{_how_many(groups, cause.noun)}"
+
+
+def _plain(cause: LikelyCause, groups: Sequence[Explained], words: str) -> str:
+    """What a cause says, without that it is a choice where the words before it say so."""
+    return words.removesuffix(A_CHOICE) if cause.is_choice and len(groups) == 1 else words
 
 
 def _commonest_of(groups: Sequence[Explained]) -> Explained | None:

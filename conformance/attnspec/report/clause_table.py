@@ -28,7 +28,10 @@ class ClauseRow:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A cell of the matrix. `target` is the anchor that it leads to; without a sign nothing was tried."""
+    """A cell of the matrix. `target` is the anchor that it leads to; without a sign nothing was tried.
+
+    title: whose it is, and how it fared; empty where there is but one subject, whose margins stand with the clause.
+    """
 
     is_first: bool
     sign: str = ""
@@ -139,18 +142,20 @@ def _anchor(number: int, subject: Judged, dtype: DType) -> str:
 
 def _squares(joined: Joined, number: int, subject: Judged) -> list[Square]:
     groups = _groups(joined.of(subject, joined.clauses[number].id))
+    is_alone = len(joined.subjects) == 1
     made: Mapping[DType, Square] = {
-        outcome.dtype: _square(number, subject, outcome, group[0].dtype) for group in groups for outcome in group
+        outcome.dtype: _square(number, subject, outcome, group[0].dtype, is_alone=is_alone)
+        for group in groups for outcome in group
     }
     first = subject.dtypes[:1]
     return [made.get(dtype) or Square(is_first=dtype in first) for dtype in subject.dtypes] or [Square(is_first=True)]
 
 
-def _square(number: int, subject: Judged, outcome: Outcome, row: DType) -> Square:
+def _square(number: int, subject: Judged, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
     said = f", margin {figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
     return Square(
         is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade(outcome.verdict, outcome.level),
-        title=f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
+        title="" if is_alone else f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
         target=finding_anchor(number, subject) if is_finding else _anchor(number, subject, row))

@@ -91,6 +91,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def shared_reason(subject: str, reason: str) -> str:
+    """A reason in words that several subjects may share: "it takes no window"."""
+    return re.sub(rf"(?<![\w/.:-]){re.escape(subject)}(?![\w/:-])", "it", reason)
+
+
 def ascii_name(text: str) -> str:
     """A name that is safe as a fragment of an address: letters, digits, dot, dash and underscore."""
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text)

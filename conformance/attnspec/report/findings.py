@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import FAILURES, Verdict
@@ -18,7 +18,7 @@ from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.other_conventions import is_other_convention
 from attnspec.report.pictures import Grid, drawn_cells, grids
 
-PICTURED_CELLS = 8_000   # how many picture cells a page draws before it refers to the record instead
+PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
 OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
 
 
@@ -72,7 +72,7 @@ def _of_one(joined: Joined, subject: Judged, *, strict: bool) -> Iterator[PageFi
              for number, clause in enumerate(joined.clauses)]
     left = {finding.clause.id: finding for finding in every if finding}
     failures = [outcome for finding in left.values() for outcome in finding.outcomes if outcome.verdict in FAILURES]
-    for group in explanations(failures):
+    for group in _grouped(failures, strict=strict):
         alike = [left.pop(failure.clause) for failure in group.failures if failure.clause in left]
         if group.cause is None:
             yield from alike
@@ -80,6 +80,27 @@ def _of_one(joined: Joined, subject: Judged, *, strict: bool) -> Iterator[PageFi
             yield replace(_led_by(alike[0], group), alike=tuple(alike[1:]), cause=group.cause,
                           failures=len(group.failures))
     yield from left.values()
+
+
+def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Explained]:
+    """What gates by its causes, as the head of the page and the console count them; advice that fails for one of these
+    joins it.
+    """
+    gating = [failure for failure in failures if failure.does_gate(strict=strict)]
+    groups = list(explanations(gating))
+    for beside in explanations(failures) if len(gating) < len(failures) else ():
+        advice = tuple(failure for failure in beside.failures if failure not in gating)
+        host = max(groups, key=lambda group: _shared(group, beside), default=None)
+        if advice and host and host.cause and beside.cause and _shared(host, beside):
+            groups[groups.index(host)] = replace(host, failures=(*host.failures, *advice))
+        elif advice:
+            groups.append(replace(beside, failures=advice))
+    return groups
+
+
+def _shared(group: Explained, beside: Explained) -> int:
+    """How many failures two groups have in common."""
+    return sum(failure in beside.failures for failure in group.failures)
 
 
 def _led_by(finding: PageFinding, group: Explained) -> PageFinding:

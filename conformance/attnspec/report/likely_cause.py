@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import A_CHOICE, Outcome
 from attnspec.report.held_against_cases import contradicted, telling, told_of_all
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
@@ -52,9 +52,14 @@ class LikelyCause:
         return f"`{self.fault}`" if self.fault else self.says
 
     @property
+    def is_choice(self) -> bool:
+        """Whether there is nothing to mend: it is to be declared."""
+        return self.says.endswith(A_CHOICE)
+
+    @property
     def noun(self) -> str:
-        """A choice that can be declared need not be a bug."""
-        return "cause" if self.declare else "bug"
+        """What can be declared need not be a bug; a choice is none."""
+        return "choice, no bug" if self.is_choice else "cause" if self.declare else "bug"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +116,22 @@ def _merged(pile: Sequence[Explained]) -> Explained:
 
 
 def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
-    """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none. A
-    read-out that blames a stage says as much as a fault of it.
+    """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none: but
+    where most failures bear the fault out, the other is one at which all answers round to nothing. A read-out that
+    blames a stage says as much as a fault of it.
     """
+    fault = named.cause.fault if named.cause else ""
     looked_for = [each.evidence for group in pile if group is not named for each in group.failures
                   if each.evidence and each.evidence.located and not stage(each.evidence.located)]
-    fault = named.cause.fault if named.cause else ""
-    return bool(fault) and any(fault not in {like.fault for like in each.like} for each in looked_for)
+    is_spoken_against = any(fault not in {like.fault for like in each.like} for each in looked_for)
+    return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
+
+
+def _is_borne_out(fault: str, pile: Sequence[Explained]) -> bool:
+    """Whether in most failures a fault gives the function's own answers in all that was tried."""
+    seen = [failure.evidence for group in pile for failure in group.failures]
+    alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like) for each in seen if each]
+    return 2 * sum(alike) > len(seen)
 
 
 def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -18,6 +19,7 @@ from attnspec.core.other_names import listed
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
+from attnspec.report.audit.answers import answers
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.clause_table import applying_to_nobody, themes
@@ -117,7 +119,7 @@ def templates() -> Environment:
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
         "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
-        "prose": _prose, "said": said, "library": _library, "listed": listed}
+        "prose": _prose, "said": said, "library": _library, "listed": listed, "verbatim": _verbatim}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
@@ -144,6 +146,11 @@ def _piece(part: str) -> Markup:
 def _library(name: str) -> str:
     """The folder of a subject's library, of an id or of `Judged.library`."""
     return name.partition("/")[0]
+
+
+def _verbatim(text: str) -> Markup:
+    """A long text between tags, where quotes need no escape and would take five signs each."""
+    return Markup(html.escape(text, quote=False))
 
 
 def _breakable(name: str) -> Markup:
@@ -187,7 +194,8 @@ def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
     return {
         "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments(joined),
         "power": measured, "campaign": tried, "ranking": ranked, "is_judged": is_judged, "audit": looked,
-        "habits": found, "title": _audited(looked, summary) if looked else _title(
+        "habits": found, "answers": answers(found) if found else None,
+        "title": _audited(looked, summary) if looked else _title(
             summary, measured or tried or ranked, found, is_judged=is_judged),
         **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
         "held": held(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES, "levels": LEVELS,
@@ -206,9 +214,10 @@ def _audited(looked: Audit, summary: Summary) -> tuple[str, str]:
 
 def _judged(joined: Joined) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
+    told = findings(joined, strict=joined.is_strict)
     return {
-        "findings": findings(joined, strict=joined.is_strict), "themes": themes(joined), "trust": trust(joined),
-        "readings": readings(joined), "sizes": coverage(joined),
+        "findings": told, "following": {other.clause.id for finding in told for other in finding.alike},
+        "themes": themes(joined), "trust": trust(joined), "readings": readings(joined), "sizes": coverage(joined),
         "at_sizes": at_named_sizes(joined), **_spoken(joined),
     }
 

@@ -11,7 +11,7 @@ from attnspec.record.outcome import Picture
 from attnspec.report.figures import figure
 
 LEVELS = 8          # steps of the sequential palette, and of each arm of the diverging one
-_SIDE = 32          # rows and columns that are drawn at most
+_SIDE = 16          # rows and columns that are drawn at most
 _ROOMY = 6          # up to so many columns the numbers themselves are written into the cells: three such stand abreast
 _CELL = (14, 46)    # width of a bare cell and of one with its number
 _HEIGHT = (14, 24)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
-from attnspec.report.bugs import likely_words
+from attnspec.report.bugs import explanations, likely_without_share
 from attnspec.report.clause_table import applying_to_nobody, shade
-from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
+from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
 from attnspec.report.joined import Joined, JoinedRun, Judged
 from attnspec.report.known import but_for
 from attnspec.report.other_conventions import is_other_convention
@@ -48,7 +48,8 @@ class VerdictShare:
 class Standing:
     """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open.
 
-    cause: what is likely behind most of its failures, as the console says it.  refused: what it refuses, by name.
+    cause: what is likely behind most of its failures, as the console says it.  begins: where the clearest of them
+    begins, unless the cause says so.  refused: what it refuses, by name.
     """
 
     subject: Judged
@@ -58,6 +59,7 @@ class Standing:
     counts: tuple[VerdictShare, ...]
     items: int
     cause: str = ""
+    begins: str = ""
     refused: tuple[str, ...] = ()
 
 
@@ -105,9 +107,17 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     flat = [outcome for group in outcomes.values() for outcome in group]
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
-    return Standing(subject, word, css, _sentence(flat, worst, subject, strict=strict), _shares(outcomes), len(flat),
-                    likely_words([outcome for outcome in flat if _is_failure(outcome, strict=strict)]),
-                    tuple(refused_by(subject.card, flat)))
+    failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
+    cause = likely_without_share(failures)
+    return Standing(subject, word, css, _sentence(flat, worst, subject, failures, strict=strict), _shares(outcomes),
+                    len(flat), cause, _beginning(failures, cause), tuple(refused_by(subject.card, flat)))
+
+
+def _beginning(failures: Sequence[Outcome], cause: str) -> str:
+    """What the clearest failure that is seen to begin anywhere says of it; empty where the cause says as much."""
+    told = [failure.evidence.begins for group in explanations(failures) for failure in group.failures
+            if failure.evidence and failure.evidence.begins]
+    return told[0] if told and " where " not in cause else ""
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
@@ -138,22 +148,34 @@ def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: b
     return f"conforms{but_for(outcomes)}", "good"
 
 
-def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged, *, strict: bool) -> str:
-    """`3 of 62 applicable clauses violated by torch/mha (2 must, 1 should)`; of one that conforms what it holds."""
-    failed = {outcome.clause: outcome.level for outcome in outcomes if outcome.verdict in FAILURES}
-    total = counted(sum(verdict is not Verdict.INAPPLICABLE for verdict in worst), "applicable clause")
-    if Verdict.UNEXPECTED in worst and not failed:
+def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged, failures: Sequence[Outcome], *,
+              strict: bool) -> str:
+    """`21 of 70 clauses fail, one cause`; of one that conforms what it holds."""
+    total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
+    if failures:
+        failing = len({outcome.clause for outcome in failures})
+        told = f"{failing} of {counted(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
+        return "; ".join([f"{told}{_causes(failures)}", *_advice(outcomes, strict=strict)])
+    if Verdict.UNEXPECTED in worst:
         return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
-    held = f"{worst.count(Verdict.HELD)} of {total} held by {subject.label}"
-    detail = _by_level(list(failed.values()))
-    if not any(outcome.does_gate(strict=strict) for outcome in outcomes):
-        return "; ".join([held, *_advice(outcomes)])
-    return f"{len(failed)} of {total} violated by {subject.label} ({detail})"
+    held = f"{worst.count(Verdict.HELD)} of {counted(total, 'applicable clause')} held by {subject.label}"
+    return "; ".join([held, *_advice(outcomes, strict=strict)])
 
 
-def _advice(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _causes(failures: Sequence[Outcome]) -> str:
+    """`, one cause`; where some have none that is known, how many clauses those explain that are."""
+    groups = [group for group in explanations(failures) if group.cause]
+    if not groups:
+        return ""
+    said = f", {'one cause' if len(groups) == 1 else counted(len(groups), 'cause')}"
+    clauses = {failure.clause for group in groups for failure in group.failures}
+    return said if clauses == {failure.clause for failure in failures} else f"{said} for {len(clauses)} of them"
+
+
+def _advice(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:
     """`2 recommendations not followed (2 may)`; and the conventions that libraries use and nobody recommends."""
-    failed = {outcome.clause: outcome for outcome in outcomes if outcome.verdict in FAILURES}.values()
+    failed = {outcome.clause: outcome for outcome in outcomes
+              if outcome.verdict in FAILURES and not outcome.does_gate(strict=strict)}.values()
     conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
     others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
     if others:
@@ -223,7 +245,8 @@ def silences(joined: Joined) -> tuple[Silence, ...]:
         for outcomes in joined.of_subject(subject).values():
             for outcome in outcomes:
                 if outcome.verdict in _NOT_DECIDED:
-                    groups.setdefault((outcome.verdict, _reason(outcome)), []).append((subject.label, outcome))
+                    reason = shared_reason(subject.card.id, _reason(outcome))
+                    groups.setdefault((outcome.verdict, reason), []).append((subject.label, outcome))
     texts = {clause.id: clause for clause in joined.clauses}
     found = [_silence(verdict, reason, members, texts) for (verdict, reason), members in groups.items()]
     return tuple(sorted(found, key=lambda silence: (silence.sign.rank, -silence.items)))

@@ -11,6 +11,9 @@ from pathlib import Path
 from attnspec.core.errors import FEW, Place, either, near_misses
 from attnspec.core.nouns import DType, Effort, Level
 
+DEFINING = "agrees_with_definition"
+"""The relation that holds an answer against the definition."""
+
 FLIPPING = "variants_agree"
 """The relation that asks variants."""
 
@@ -96,6 +99,14 @@ class Clause:
     def flips(self) -> bool:
         """Whether it asks the variants of a subject."""
         return any(word.name == FLIPPING for word in self.then)
+
+    @property
+    def holds_output(self) -> bool:
+        """Whether it holds the output of its very case against the definition: what holds then holds for all clauses
+        that do so.
+        """
+        is_held = any(word.name == DEFINING and word.args.get("observe") == "output" for word in self.then)
+        return is_held and not any(self.runs.values())
 
     @property
     def made(self) -> frozenset[str]:

@@ -102,10 +102,14 @@ LAYOUTS: Mapping[PagePattern, Layout] = {
 }
 
 
+def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
+    """How many slots a page of a pattern has, which are a multiple of a number."""
+    return -(-max(1, LAYOUTS[pattern].slots(keys)) // multiple) * multiple
+
+
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged:
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
-    layout, sizes = LAYOUTS[pattern], problem.sizes
-    slots = -(-max(1, layout.slots(sizes.S)) // multiple) * multiple
+    layout, sizes, slots = LAYOUTS[pattern], problem.sizes, slots_of_page(pattern, problem.sizes.S, multiple)
     given = getattr(problem, NUMBER)
     lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)

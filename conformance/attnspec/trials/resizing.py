@@ -87,7 +87,8 @@ class Resizer:
     put: the clause on one case.  most: at so many sizes; work_left: in multiply-adds; seconds: and no longer than that.
     What fails in another way (an exception for a wrong answer) does not count as failing. least: lengths and widths are
     made no smaller; the fewer entries an answer has, the easier a mistake hides.  any_family: whether what fails at
-    fewer heads with other families of entries than the first ones fails there.
+    fewer heads with other families of entries than the first ones fails there.  margins: how far answers were off at
+    most, in what rounding may do.
     """
 
     put: Callable[[Recipe], Tally]
@@ -103,6 +104,7 @@ class Resizer:
     cases: int = 0
     known: dict[Sizes, bool] = field(default_factory=dict)
     failing: dict[Sizes, Recipe] = field(default_factory=dict)
+    margins: dict[Sizes, float] = field(default_factory=dict)
     seeds: int = SEEDS
     any_family: bool = False
     _unknown: set[Sizes] = field(default_factory=set)
@@ -148,6 +150,10 @@ class Resizer:
         sizes = sorted((each for each, failed in self.known.items() if not failed), key=work)
         return tuple(filter(None, (self._at(each, number) for each in sizes for number in range(self._held[each]))))
 
+    def first_at(self, sizes: Sizes) -> Recipe | None:
+        """The case at these sizes, as it is put first; None where there is no such problem."""
+        return self._at(sizes, 0)
+
     def _at(self, sizes: Sizes, number: int) -> Recipe | None:
         """The case at these sizes with the number-th entries; None where there is no such problem.
 
@@ -172,6 +178,9 @@ class Resizer:
         self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
         self.cases += 1
         tally = self.put(recipe)
+        measured = tally.failure.measured if isinstance(tally.failure, Violated) else tally.worst
+        if measured:
+            self.margins[sizes] = max(measured.margin, self.margins.get(sizes, 0.0))
         if type(tally.failure) is self.failure:
             self.failing.setdefault(sizes, recipe)
         return tally

@@ -7,8 +7,11 @@
   const toggle = (element, isShown) => element.toggleAttribute("data-hidden", !isShown);
 
   // --- the sieve
+  const shelfOf = (line) => line.closest("tbody").firstElementChild.textContent;
+  const wordsOf = (element) => element.matches(".line")
+    ? `${element.cells[0].dataset.k} ${element.cells[0].textContent} ${shelfOf(element)}` : element.dataset.text ?? element.textContent;
   const things = all("#table .line, .entry, .customs tbody tr, .switch, #cells tbody tr").map((element) => ({
-    element, text: element.dataset.text.toLowerCase(),
+    element, text: wordsOf(element).toLowerCase(),
     libraries: (element.dataset.library ?? element.parentElement.dataset.library).split(" "),
   }));
 
@@ -71,44 +74,67 @@
 
   // --- what stands behind a square
   const data = JSON.parse(byId("cells-data").textContent);
-  const heads = all("#cells .tall a");
+  const heads = all("#cells thead tr + tr a");
   const behind = byId("behind");
+  for (const head of heads) head.title = byId(decodeURIComponent(head.hash.slice(1))).querySelector(".sentence").textContent;
 
   const span = (text, css = "") => Object.assign(document.createElement("span"), { textContent: text, className: css });
 
-  function told(dtype, code) {
+  function told(dtypes, code) {
     const [, verdict, margin, , reason] = /^(\d)([^~]*)(~(\d+))?$/.exec(code);
     const far = margin === "Infinity" ? "∞" : String(Number(margin));
     const line = span("", "entry-dtype");
-    line.append(span(dtype, "label"), ` ${data.signs[verdict]} ${data.words[verdict]}`);
-    if (margin) line.append(`, margin ${far}`);
+    line.append(span(dtypes.join(" "), "label"), ` ${data.signs[verdict]} ${data.words[verdict]}`);
+    if (margin) line.append(dtypes.length > 1 ? `, margin up to ${far}` : `, margin ${far}`);
     if (reason) line.append(span(`: ${data.reasons[reason]}`, "meta"));
     return line;
   }
 
-  function show(cell) {
+  // an empty cell is like the one to its left
+  function codeOf(row, column) {
+    const cells = data.cells[row].split(";");
+    while (!cells[column]) column -= 1;
+    return cells[column];
+  }
+
+  // squares that are blank side by side are one cell: where in it the pointer is tells the column
+  function columnAt(cell, x) {
+    const before = all("td", cell.parentElement).slice(0, cell.cellIndex - 1);
+    const box = cell.getBoundingClientRect();
+    const within = Math.floor(((x - box.left) / box.width) * cell.colSpan);
+    return before.reduce((sum, other) => sum + other.colSpan, 0) + Math.max(0, Math.min(within, cell.colSpan - 1));
+  }
+
+  const saysOf = (anchor) => {
+    const title = byId(anchor).querySelector(".title").cloneNode(true);
+    title.querySelector(".meta").remove();
+    return title.textContent;
+  };
+
+  function show(cell, x) {
     const row = cell.parentElement;
-    const column = cell.cellIndex - 1;
-    const [codes, findings] = (data.cells[row.dataset.r][column] || "").split("@");
+    const column = columnAt(cell, x);
+    const [codes, findings] = codeOf(row.dataset.r, column).split("@");
     const each = codes.split("|");
     const dtypes = data.dtypes[row.dataset.r];
     const clause = document.createElement("a");
     Object.assign(clause, { href: heads[column].getAttribute("href"), className: "id", textContent: heads[column].hash.replace("#clause-", "") });
-    behind.replaceChildren(span(row.dataset.text, "whom"), " ", clause, " ", span(heads[column].title, "meta"));
-    if (!codes) behind.append(span(" nobody asked", "meta"));
-    each.forEach((code, place) => { if (code) behind.append(told(each.length > 1 ? dtypes[place] : dtypes.join(" "), code)); });
+    behind.replaceChildren(span(row.cells[0].textContent, "whom"), " ", clause, " ", span(heads[column].title, "meta"));
+    if (codes === "-") behind.append(span(" nobody asked", "meta"));
+    else if (/^[a-z]/.test(codes)) behind.append(told([dtypes[codes.charCodeAt(0) - "a".charCodeAt(0)]], codes.slice(1)));
+    else each.forEach((code, place) => { if (code) behind.append(told(each.length > 1 ? [dtypes[place]] : dtypes, code)); });
     for (const number of findings ? findings.split(",") : []) {
-      const [anchor, says] = data.findings[number];
-      behind.append(Object.assign(document.createElement("a"), { href: `#${anchor}`, textContent: says, className: "why" }));
+      const anchor = data.findings[number];
+      behind.append(Object.assign(document.createElement("a"), { href: `#${anchor}`, textContent: saysOf(anchor), className: "why" }));
     }
     behind.hidden = false;
-    for (const old of all("#cells .at")) old.classList.remove("at");
-    cell.classList.add("at");
+    for (const old of all("#cells [data-at]")) old.removeAttribute("data-at");
+    cell.setAttribute("data-at", "");
   }
 
   byId("cells").addEventListener("click", (event) => {
     const cell = event.target.closest("tbody td");
-    if (cell) show(cell);
+    if (cell) show(cell, event.clientX);
   });
 
   sieve.hidden = false;

@@ -18,7 +18,7 @@ from attnspec.report.joined import Joined, Judged
 from attnspec.report.pictures import Grid, drawn_cells, grids
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
-PICTURED_CELLS = 1_500  # how many picture cells the page draws before it refers to the record instead
+PICTURED_CELLS = 750  # how many picture cells the page draws before it refers to the record instead
 _UNDOCUMENTED = re.compile(r"(no|contradicted)\b|$")
 
 

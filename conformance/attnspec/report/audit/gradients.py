@@ -15,7 +15,7 @@ from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.audit.conventions import ConventionAnswer, answered
 from attnspec.report.audit.explained import are_chosen
 from attnspec.report.audit.table import Nearness, closest, counted_by_verdict
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT
+from attnspec.report.figures import DECIDED, FINDINGS, SHORT, shared_reason
 from attnspec.report.joined import Joined, Judged
 
 HIDDEN_ROWS = f"{PROFILE}.hidden_rows"
@@ -140,7 +140,7 @@ def _takes(card: SubjectCard, name: str) -> bool:
 def _reason(card: SubjectCard, outcomes: Sequence[Outcome]) -> str:
     """Why it was not decided, in words that several subjects may share."""
     told = next((outcome.reason for outcome in outcomes if outcome.reason), "no claim was made")
-    return told.replace(card.id, "it")
+    return shared_reason(card.id, told)
 
 
 def _broken(subject: Judged, outcomes: ByClause) -> Iterator[ClauseText]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
-from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
@@ -80,7 +79,7 @@ class Standing(Enum):
 class SubjectLine:
     """A subject. closest: of what it holds, what came nearest to its allowance.  grades: pairs of dtype and grade.
 
-    cases: how many were tried.  customs: pairs of a convention and the answer that is declared, else found.
+    cases: how many were tried.
     harm: the gravest of what makes it break `must` clauses, if anybody has said.  is_explained: whether all of it is.
     """
 
@@ -89,7 +88,6 @@ class SubjectLine:
     closest: Nearness | None
     grades: tuple[tuple[str, str], ...]
     cases: int
-    customs: tuple[tuple[str, str], ...]
     harm: Harm | None = None
     is_explained: bool = True
 
@@ -148,7 +146,7 @@ def _line(joined: Joined, subject: Judged) -> SubjectLine:
     return SubjectLine(
         subject, counted_by_verdict(subject, outcomes.values()),
         closest(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
-        sum(outcome.cases for outcome in flat), _customs(subject.card), *_harm(subject, flat))
+        sum(outcome.cases for outcome in flat), *_harm(subject, flat))
 
 
 def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
@@ -157,11 +155,6 @@ def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bo
              if outcome.verdict in FAILURES and outcome.level is Level.MUST]
     harms = [cause.harm for each in found for cause in each if not is_choice(cause)]
     return min(harms, key=harm_rank, default=None), all(found)
-
-
-def _customs(card: SubjectCard) -> tuple[tuple[str, str], ...]:
-    told = {**card.probed, **card.conventions}
-    return tuple((name, told[name]) for name in CONVENTIONS if name in told)
 
 
 def counted_by_verdict(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:

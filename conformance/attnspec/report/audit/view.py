@@ -10,6 +10,7 @@ from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.explained import FailureCause, Told, explained, library_of
 from attnspec.report.audit.gradients import Gradients, gradients
 from attnspec.report.audit.table import ClauseTally, LibraryTable, Standing, SubjectLine, law, shelves
+from attnspec.report.audit.works import Works, cited_works
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
 
@@ -60,6 +61,7 @@ class Audit:
     cells: Cells
     law: tuple[tuple[str, tuple[ClauseTally, ...]], ...]
     absent: tuple[Missing, ...]
+    works: Works
     gradients: Gradients | None = None
 
     @property
@@ -128,7 +130,7 @@ def audit(joined: Joined) -> Audit:
     return Audit(
         shelves=shelves(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
         listed=of[FailureCause.LISTED], habits=habits(joined), cells=cells(joined, ordered), law=law(joined),
-        absent=_absent(joined), gradients=gradients(joined))
+        absent=_absent(joined), works=cited_works(joined.clauses), gradients=gradients(joined))
 
 
 def _absent(joined: Joined) -> tuple[Missing, ...]:

@@ -1,0 +1,89 @@
+"""What was once said falsely of a kind of mistake is not said of another function of that kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from attnspec.core.nouns import FAILURES, DType, Effort, Kind
+from attnspec.core.plan import Plan
+from attnspec.diagnosis.conditions import LONGER, Condition, Profile, Rule
+from attnspec.diagnosis.locate import MIXED_UP
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.problems.problem import Array
+from attnspec.record.boundaries import Span
+from attnspec.record.outcome import Outcome
+from attnspec.report.bugs import likely_words
+from attnspec.subjects.subject import Subject
+from attnspec.trials.resizing import MOST_SEEDS
+from helpers.law import checks
+from helpers.subjects import subject_of
+from mistakes import attend, below
+
+
+def failures(subject: Subject, *clauses: str) -> list[Outcome]:
+    """What fails of these clauses at effort quick."""
+    run = SubjectRun(subject, Plan((subject.id,), effort=Effort.QUICK), lambda _: None, checks)
+    [dtype] = subject.declaration.dtypes
+    outcomes = [run.try_clause(checks()[clause], dtype) for clause in clauses]
+    return [each for each in outcomes if each.verdict in FAILURES]
+
+
+def halved_logits(query: Array, key: Array, value: Array) -> Array:
+    """Of long sequences the weights are nearly equal, so that little of it shows there."""
+    return attend(query, key, value, visible=True, scale=0.5 * query.shape[-1]**-0.5)
+
+
+def window_of_one_query_behind_all(query: Array, key: Array, value: Array, *,
+                                   window: tuple[int | None, int | None] | None = None) -> Array:
+    """A single query is taken to stand behind all keys, though the first query stands at the first key."""
+    T, S = query.shape[2], key.shape[2]
+    place, (left, right) = (S - 1 if T == 1 else 0), window or (None, None)
+    visible = np.ones((T, S), bool) if right is None else below(T, S, place + right)
+    return attend(query, key, value, visible=visible if left is None else visible & ~below(T, S, place - left - 1))
+
+
+def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int,
+                      causal: bool = False) -> Array:
+    """(B,T,M) of a layer that takes every heads-th column for a head."""
+    split = [(each @ params[name]).reshape(*each.shape[:2], -1, heads).transpose(0, 3, 1, 2)
+             for each, name in ((query, "w_query"), (key, "w_key"), (value, "w_value"))]
+    output = attend(*split, visible=below(query.shape[1], key.shape[1]) if causal else True)
+    return np.asarray(output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["w_out"])
+
+
+def test_halved_logits_are_told_as_such_and_not_as_a_length_up_to_which_they_show() -> None:
+    subject = subject_of(halved_logits, dtypes=(DType.FLOAT16,))
+    words = likely_words(failures(subject, "attention.definition", "numerics.ties"))
+    assert words.startswith("Likely one bug: the logits are wrong by the factor 0.5 (scale)")
+
+
+def test_a_place_that_depends_on_one_query_is_told_as_that_length_and_its_keyword() -> None:
+    subject = subject_of(window_of_one_query_behind_all, frozenset({"window"}), dtypes=(DType.FLOAT32,),
+                         conventions={"causal_alignment": "top_left"})
+    failed = failures(subject, "window.definition", "window.alone")
+    assert likely_words(failed) == "Likely one bug: fails only where T = 1, with window (explains 2 of 2)"
+    assert failed[0].evidence
+    assert failed[0].evidence.wrong.startswith("At B=2 H=2 Hkv=2 T=1 S=6")
+
+
+def test_heads_that_are_interleaved_are_told_as_mixed_up_and_not_as_keys_that_leak() -> None:
+    """Their columns, read one by one through projections that select them, look like keys that the flag hides."""
+    subject = subject_of(interleaved_heads, frozenset({"causal"}), dtypes=(DType.FLOAT32,), kind=Kind.LAYER)
+    [failed] = failures(subject, "layers.definition")
+    assert failed.evidence
+    assert failed.evidence.located == MIXED_UP
+    assert failed.evidence.like == ()
+
+
+@pytest.mark.parametrize(("longer", "is_chance"), [(LONGER - 1, True), (LONGER, False)])
+def test_a_length_at_which_alone_it_fails_is_no_chance_where_many_longer_ones_hold(longer: int, *,
+                                                                                   is_chance: bool) -> None:
+    fared = {1: True, **{2 + number: False for number in range(longer)}}
+    profile = Profile(1, Condition(Rule.ONLY, 1), fared, is_settled=True)
+    assert profile.may_be_chance(MOST_SEEDS) is is_chance
+
+
+def test_a_range_of_one_length_is_told_as_that_length() -> None:
+    assert Span("T", 1, 1).words == "T = 1"
