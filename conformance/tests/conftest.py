@@ -15,10 +15,12 @@ import pytest
 from attnspec.cli import main
 from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.installed import audited_command, look_in
+from attnspec.trials.heap import hand_back
 from helpers.browser import chromium
 from helpers.commands import Cli
 from helpers.gradient_rules import little_work
 from helpers.places import CHECKOUT, SMALL_SPEC, STUBS
+from helpers.short_suite import leave_for_the_night
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 # Hypothesis reads every module of a checkout for its constants: the processes that tests start, once and not each anew
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(CHECKOUT / ".hypothesis"))
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_for_the_night(items)
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +55,25 @@ def not_on_github(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of tests tell GitHub nothing, also where the tests themselves run there."""
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_of_a_file() -> Iterator[None]:
+    """What a file of tests has worked out and compiled is let go of after it: a worker runs dozens of files."""
+    yield
+    if measure := sys.modules.get("attnspec.evaluation.power.measure"):
+        measure.forget_archives()
+    if jax := sys.modules.get("jax"):
+        jax.clear_caches()
+    hand_back()
+
+
+@pytest.fixture(scope="module")
+def small_archives() -> Iterator[None]:
+    """What subjects share of problems and truths, in a quarter of the memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnspec.evaluation.power.measure.MOST_BYTES", 2**26)
+        yield
 
 
 @pytest.fixture(scope="module")

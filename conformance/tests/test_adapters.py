@@ -57,6 +57,7 @@ def with_variants(name: str, *, slow: bool = True) -> Iterator[Subject]:
     return itertools.chain([subject], map(subject.variant, names))
 
 
+@pytest.mark.family(1, each="name")
 @pytest.mark.parametrize(("name", "dtype"), SOUND, ids=[f"{name}-{dtype.value}" for name, dtype in SOUND])
 def test_subjects_answer_within_their_declared_rounding_in_every_variant(name: str, dtype: DType) -> None:
     if name == "jax/dot_product_attention":

@@ -152,6 +152,7 @@ def to_paste(name: str) -> str:
     return f'{name}.precision = {{"{dtype.value}": {words}}}'
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_sound_function_in_coarser_arithmetic_is_told_its_cause(name: str) -> None:
     """What to do about it, too; neither is the verdict another, nor is a fault named."""
@@ -210,6 +211,7 @@ def test_a_line_to_paste_says_what_it_replaces(tmp_path: Path) -> None:
         f"under 'limits' of own_arithmetic/mine ({shown(manifest)}:3) write: causal_only: true")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
 def test_a_mistake_is_not_explained_by_arithmetic(dtype: DType) -> None:
     found = explained("scaled_too_far", dtype, "attention.definition", "drift.temperature", "scale.read_out")

@@ -161,6 +161,7 @@ def test_an_error_is_shrunk_to_the_simplest_case_that_raises(tmp_path: Path) -> 
     assert outcome.evidence.recipe.endswith(";mask=none;families=integers;seed=0")
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize(("function", "reason"), [
     ("wrong_shape", "of shape (1, 1, 1) and dtype float32"),
     ("nothing", "None"),
@@ -182,6 +183,7 @@ def test_an_answer_that_is_no_array_of_the_right_kind_violates(tmp_path: Path, f
     assert outcome.evidence.recipe
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("function", ["all_nan", "all_infinite"])
 @pytest.mark.parametrize("clause", ["attention.definition", "attention.finite", "attention.convex_hull",
                                     "attention.rows_are_stochastic", "scale.unit_variance"])

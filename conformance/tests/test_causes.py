@@ -102,6 +102,7 @@ def failures(name: str, *clauses: str) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.verdict is Verdict.VIOLATED and outcome.level is Level.MUST]
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "clauses", "fault"), [
     ("over_d", ("attention.definition", "scale.inverse_root_width", "numerics.ties"), "scale_by_width"),
     ("one_ahead", ("causal.*",), "causal_off_by_one"),
@@ -181,6 +182,7 @@ def test_faults_of_blocks_come_in_the_size_that_a_boundary_suggests() -> None:
     assert dropped.story == "The keys after the last whole block are lost: there are S // 48 blocks."
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
     size = 64 if "64" in fault.name else SIZE
@@ -192,6 +194,7 @@ def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
     assert np.array_equal(answers[0], answers[1], equal_nan=True)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("name", "clause"), [
     ("lse_negated", "lse.definition"), ("lse_of_hidden_row_nan", "lse.hidden_row"),
     ("window_dropped_with_causal", "window.definition"), ("slopes_of_first_head", "slopes.definition")])

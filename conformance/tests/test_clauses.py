@@ -19,6 +19,8 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 
+pytestmark = pytest.mark.usefixtures("small_archives")
+
 CLAUSES = load_spec().clauses
 FEW = 4
 DTYPES = (DType.FLOAT32, DType.BFLOAT16)
@@ -37,6 +39,7 @@ def accusations() -> Iterator[tuple[Clause, str, DType]]:
                     if dtype not in CATALOGUE[fault].equivalents and (clause.id, dtype) not in SILENT)
 
 
+@pytest.mark.family(1, each="clause")
 @pytest.mark.parametrize(("clause", "fault", "dtype"), list(accusations()),
                          ids=[f"{clause.id}-{fault}-{dtype.value}" for clause, fault, dtype in accusations()])
 def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault: str, dtype: DType) -> None:
@@ -62,6 +65,7 @@ def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:
         assert not checks()[clause.id].domain.is_layer or kinds <= {Kind.LAYER}, clause.id
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("name", SOUND)
 def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:

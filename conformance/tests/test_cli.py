@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -372,7 +373,7 @@ def test_the_module_runs_like_the_script(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    command = f"{sys.executable} -m attnspec list clauses | head -1"
+    command = f"{shlex.quote(sys.executable)} -m attnspec list clauses | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
 

@@ -72,6 +72,7 @@ def problems_asked(trial: Engine) -> int:
     return len(set(told.read_text().splitlines()))
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("effort", [Effort.QUICK, Effort.DEFAULT, Effort.THOROUGH])
 @pytest.mark.parametrize("expression", [
     "return attend(query, key, value, mask=mask, bias=bias)",
@@ -93,6 +94,7 @@ def test_the_failing_case_is_repeated_with_the_variant(tmp_path: Path) -> None:
     assert again.verdict is Verdict.VIOLATED
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("effort", "most"), [
     (Effort.QUICK, COMPILED), (Effort.DEFAULT, 30 // COMPILED), (Effort.THOROUGH, 150 // COMPILED)])
 def test_a_variant_that_compiles_is_asked_of_the_first_cases(tmp_path: Path, effort: Effort, most: int) -> None:

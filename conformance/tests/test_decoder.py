@@ -336,6 +336,7 @@ def test_who_takes_no_cache_is_not_asked_about_one() -> None:
 # Sound formulations and faults
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("name", DECODERS)
 def test_sound_decoders_stay_within_the_bound(name: str, dtype: DType) -> None:

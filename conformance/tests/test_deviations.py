@@ -9,11 +9,12 @@ import pytest
 from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError, Place
+from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.known_failures import check_deviations, has_reached, with_deviations
-from attnspec.record.outcome import Change, Evidence, Measured, Outcome
+from attnspec.engine.known_failures import check_deviations, has_reached, with_choice, with_deviations
+from attnspec.record.outcome import Change, Evidence, KnownFinding, Measured, Outcome
 from helpers.places import SMALL_SPEC
 
 LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",
@@ -173,3 +174,16 @@ def test_another_law_may_lack_the_clauses_that_a_manifest_names(tmp_path: Path) 
     trial = engine(tmp_path, "scale.read_out", "foreign")
     plan = replace(trial.plan, spec=str(SMALL_SPEC), clauses=())
     assert len(Engine(plan).items()) == 2
+
+
+CHOICE = KnownFinding("mine/choice", "It does so.", ("causal.*",), (), "", "Its page says so.", "",
+                      harm=Harm.DOCUMENTED_CHOICE)
+MISTAKE = replace(CHOICE, id="mine/mistake", harm=None)
+
+
+@pytest.mark.parametrize(("known", "verdict"), [
+    ((), Verdict.VIOLATED), ((CHOICE,), Verdict.EXPECTED), ((MISTAKE,), Verdict.VIOLATED),
+    ((CHOICE, MISTAKE), Verdict.VIOLATED), ((MISTAKE, CHOICE), Verdict.VIOLATED)])
+def test_a_failure_is_a_choice_where_nothing_else_explains_it(
+        known: tuple[KnownFinding, ...], verdict: Verdict) -> None:
+    assert with_choice(OUTCOME, known).verdict is verdict

@@ -13,6 +13,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, named
+from attnspec.diagnosis.failing_case import FailingCase
 from attnspec.diagnosis.locate import INVERTED
 from attnspec.diagnosis.overflow import RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, Bar
@@ -83,6 +84,7 @@ def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replac
     return replace(own_subject("sound/naive"), id="mine", callee=InProcess(staged(**stages)()))
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("name", "clause"), NAMED)
 def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")
@@ -99,6 +101,7 @@ def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None
     assert like.link
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("subject", "place"), [
     (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are wrong by the factor 1.41 (scale)"),
     (of_stages(logits=lambda work, factor: sound.logits(work.but(query=np.roll(work.query, 1, axis=-1)), factor)),
@@ -251,6 +254,16 @@ def test_a_right_answer_is_not_rounded_again_to_become_a_wrong_one() -> None:
     assert not ruler.are_alike(wrong, nearer, pytest.fail)
 
 
+def test_a_fault_that_holds_where_the_subject_fails_does_not_explain_it() -> None:
+    """Whatever it answered: here no call is compared, so that any fault answers as the subject did."""
+    subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
+    trial = trial_of(check, subject)
+    bar = Bar(subject, trial.evaluator.precision, trial.evaluator.conventions, Aspect.NONE)
+    case = FailingCase(trial, failing(check, subject), bar, (), fails=True)
+    assert case.explains(CATALOGUE["scale_none"])
+    assert not case.explains(CATALOGUE["scale_root_in_float32"])
+
+
 def test_a_double_of_a_sound_subject_is_sound() -> None:
     for arithmetic in SoundArithmetic:
         subject = double(own_subject("sound/naive"), arithmetic)
@@ -322,6 +335,7 @@ def test_a_flag_that_is_ignored_is_named(tmp_path: Path) -> None:
     assert evidence.like[0].fault == "causal_always"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("size", [32, 64])
 def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> None:
     fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")
@@ -360,6 +374,7 @@ def heard(tmp_path: Path, text: str, clause: str, dtype: DType = DType.FLOAT32) 
         CHECKS[clause], dtype)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.FLOAT16])
 @pytest.mark.parametrize("clause", ["attention.finite", "attention.permuting_queries"])
 def test_a_softmax_without_maximum_is_told_at_every_dtype(tmp_path: Path, clause: str, dtype: DType) -> None:
@@ -428,6 +443,7 @@ def attend(query, key, value, *, mask=None):
 """
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("clause", "cause", "recommended"), [
     ("grouped.definition", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor tile "
                            "(head h % Hkv)", "repeat"),

@@ -74,6 +74,7 @@ def where() -> Iterator[tuple[Fault, DType]]:
         yield from ((fault, dtype) for dtype in {DType.FLOAT64: 0, DType.FLOAT16: 0, **fault.equivalents})
 
 
+@pytest.mark.family(5)
 @pytest.mark.parametrize(("fault", "dtype"), list(where()), ids=[f"{one.name}-{dtype.value}" for one, dtype in where()])
 def test_a_drift_is_convicted_by_what_tells_it_and_nowhere_else(
         fault: Fault, dtype: DType) -> None:
@@ -84,6 +85,7 @@ def test_a_drift_is_convicted_by_what_tells_it_and_nowhere_else(
         assert (tally.failure is None) is (dtype in fault.equivalents)
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("factor", "dtype", "precision"), [
     (1 + 1e-5, DType.FLOAT32, {}), (1 - 1e-5, DType.FLOAT32, {}), (1 + 1e-5, DType.FLOAT64, {}),
@@ -94,6 +96,7 @@ def test_the_drifts_of_the_scale_that_are_promised_to_be_convicted_are(
     assert tried("drift.temperature", subject(scaled(factor), precision), dtype, seed).failure is not None
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("clause", CLAUSES)
 @pytest.mark.parametrize(("name", "dtype"), [("online_blocks", DType.FLOAT32), ("eager", DType.BFLOAT16)])
 def test_a_sound_formulation_drifts_nowhere(name: str, dtype: DType, clause: str) -> None:

@@ -159,6 +159,7 @@ def test_what_a_call_multiplies_by_is_nothing_without_a_rate() -> None:
     assert factors_of(call.but(dropout_rate=1.0), (1, 1, 1, 1)) == np.zeros((1, 1, 1, 1))
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", [*(f"sound/{name}" for name in DROPPING), "sound/backward_dropout_anew",
                                   "sound/backward_dropout_flash"])
 def test_no_clause_of_dropout_accuses_a_sound_formulation(name: str) -> None:

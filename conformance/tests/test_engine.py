@@ -182,6 +182,7 @@ def test_a_card_tells_what_was_probed(folder: Path) -> None:
 
 # --- verdicts
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_a_sound_subject_holds(folder: Path, dtype: DType) -> None:
     is_named = dtype is DType.FLOAT64  # else effort quick does not try it there
@@ -433,6 +434,7 @@ def test_what_is_remembered_does_not_grow_without_end() -> None:
 LARGE = Recipe.parse("B2,H2,Hkv2,T257,S257,D4,Dv4;mask=none;families=normal;seed=5")
 
 
+@pytest.mark.family(2, each="screens")
 @pytest.mark.parametrize("screens", [False, True])
 @pytest.mark.parametrize("dtype", list(DType))
 def test_one_wrong_entry_of_a_large_case_is_found(

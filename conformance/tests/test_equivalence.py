@@ -28,6 +28,7 @@ def definitions() -> dict[str, Check]:
     return {name: checks()[name] for name in names}
 
 
+@pytest.mark.family(8)
 @pytest.mark.parametrize(("fault", "dtype"), list(declared()),
                          ids=[f"{fault.name}-{dtype.value}" for fault, dtype in declared()])
 def test_a_declared_equivalent_is_convicted_by_no_definition(fault: Fault, dtype: DType) -> None:

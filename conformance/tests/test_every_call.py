@@ -74,6 +74,7 @@ def outcomes_of(folder: Path, source: str, *clauses: str) -> list[Outcome]:
     return [engine.try_item(Item(target, clause, "float32")) for clause in clauses]
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("what", ONCE)
 def test_what_happens_once_while_it_is_asked_fails_it(what: str, here: Path) -> None:
     outcomes = outcomes_of(here, SOUND.replace("{what}", what), "attention.definition", CLAUSE)
@@ -94,6 +95,7 @@ def fail(*_: object) -> Reply:
 LIMITED = {"T": "query.shape[2] % 16", "S": "key.shape[2] % 16 or key.shape[2] < 4"}
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("axis", LIMITED)
 def test_a_function_that_restricts_one_axis_is_asked_all_the_same(axis: str, here: Path) -> None:
     what = f"if {LIMITED[axis]}: raise ValueError('this length {axis} is not taken')"

@@ -46,6 +46,7 @@ def judged(asked: Plan, clause: str) -> Outcome:
     return engine.try_item(item)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("condition", MAP)
 def test_what_numpy_raises_is_a_failure_with_its_line_and_its_boundary(condition: str, tmp_path: Path) -> None:
     where, clause = MAP[condition]
@@ -76,6 +77,7 @@ def explanation(asked: Subject, case: Case | None) -> str:
     return f"{explained.cause}; declare: {explained.declare}"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("condition", ["len(calls) == 20", "len(calls) % 3 == 0"])
 def test_what_is_raised_by_count_has_no_boundary(condition: str, tmp_path: Path) -> None:
     asked = subject(tmp_path, f"calls.append(1)\n    if {condition}: {ACCIDENT}")

@@ -253,6 +253,7 @@ def test_the_staged_reference_is_within_rounding_of_the_truth(dtype: DType) -> N
     assert {posed.text: reason for posed in _posed(dtype) if (reason := _departs(staged()(), posed))} == {}
 
 
+@pytest.mark.family(2, each="dtype")
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_are_within_rounding_of_the_truth(name: str, dtype: DType) -> None:

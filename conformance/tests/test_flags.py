@@ -44,6 +44,7 @@ def verdict(folder: Path, text: str, clause: str) -> Verdict:
     return subject_run.try_clause(checks()[clause], DType.FLOAT32).verdict
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("more", WAYS)
 @pytest.mark.parametrize("clause", ["attention.worked_example", "causal.is_not_ignored", "causal.no_lookahead",
                                     "attention.returned_weights"])

@@ -32,6 +32,7 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
     return Fuzzer(documents(tmp_path_factory.mktemp("spoilt")), known, SEED)
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_spoilt_file_is_told_with_its_line_or_works(fuzzer: Fuzzer, part: int) -> None:
     found = {number: fuzzer.put(number) for number in range(part, MUTANTS, PARTS)}
@@ -79,6 +80,7 @@ def test_a_mutant_that_fails_is_told_with_seed_number_and_text(fuzzer: Fuzzer) -
     assert spoilt.data.decode(errors="backslashreplace") in told
 
 
+@pytest.mark.family(40)
 @pytest.mark.parametrize("parser", ["CSafeLoader", "SafeLoader"])
 @pytest.mark.parametrize("raw", RAWS)
 def test_yaml_is_read_or_refused_with_or_without_libyaml(

@@ -53,6 +53,7 @@ def differing(put: Put) -> Iterator[str]:
             yield from stored.differences(was, is_now, f"{key} {dtype} {recipe}", exact=exact)
 
 
+@pytest.mark.family(10)
 @pytest.mark.parametrize("put", PUTS, ids=lambda put: f"{put.subject} {put.clauses}")
 def test_cases_expectations_and_allowances_are_as_recorded(put: Put) -> None:
     assert list(differing(put)) == []
@@ -115,6 +116,7 @@ def test_commands_keep_their_arguments_and_options() -> None:
             if lost(parameters, now.get(name, []))} == {}
 
 
+@pytest.mark.family(8)
 @pytest.mark.parametrize("command", EXITS)
 def test_commands_keep_their_exit_codes(command: str, tmp_path: Path) -> None:
     assert records.run(shlex.split(command), tmp_path) == EXITS[command]

@@ -99,6 +99,7 @@ def cases(dtype: DType) -> Iterator[tuple[Problem, Array]]:
             yield made, grad_of(made, index, index)
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("name", SOUND_BACKWARD)
 def test_sound_backward_passes_stay_within_the_bound(name: str, dtype: DType) -> None:
@@ -113,6 +114,7 @@ def test_sound_backward_passes_stay_within_the_bound(name: str, dtype: DType) ->
     assert np.mean(claimed) > 0.9
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", [name for name, each in SOUND_BACKWARD.items() if each.grade != "G0"])
 def test_what_is_stored_shows_where_it_is_not_declared(name: str, dtype: DType) -> None:
@@ -121,6 +123,7 @@ def test_what_is_stored_shows_where_it_is_not_declared(name: str, dtype: DType) 
     assert max(worst) > 2
 
 
+@pytest.mark.family(1, each="spot")
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("spot", ["products", "delta", "query_dots", "value_weights"])
 def test_the_bound_sees_a_stage_that_is_a_little_off(spot: str, dtype: DType) -> None:

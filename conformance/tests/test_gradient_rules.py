@@ -38,6 +38,7 @@ def test_a_rule_on_gradients_accepts_the_formula_differentiated(rule: GradientRu
     assert not any(verdicts)
 
 
+@pytest.mark.family(5)
 @AT_EACH
 @pytest.mark.parametrize("fault", ["grad_value_of_next_head", "grad_misread"])
 def test_a_rule_on_gradients_convicts_the_blatant(rule: GradientRule, dtype: DType, fault: str) -> None:

@@ -305,6 +305,7 @@ def untaken(name: str) -> set[str]:
     return {*OF_LAYERS, *({"gradients.of_sinks", "gradients.key_lengths"} if "dropout" in name else ())}
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", SOUND_BACKWARD)
 def test_sound_backward_passes_hold_every_clause(name: str) -> None:
     for dtype in (DType.FLOAT32, DType.BFLOAT16):
@@ -312,6 +313,7 @@ def test_sound_backward_passes_hold_every_clause(name: str) -> None:
         assert {clause for clause, verdict in found.items() if verdict is not Verdict.HELD} == untaken(name), found
 
 
+@pytest.mark.family(30)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_gradients_leaves_the_output_right(fault: str) -> None:
     made = problem("mask causal", next(dtype for dtype in DType if dtype not in CATALOGUE[fault].equivalents))

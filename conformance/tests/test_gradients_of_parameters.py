@@ -110,6 +110,7 @@ def _own(subject: Subject) -> InProcess:
     return subject.callee
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("more", ["", "mask", "causal"])
 @pytest.mark.parametrize("target", [
     "torch/mha_no_weights", "torch/mha_self", "torch/encoder_layer", "torch/decoder_layer", "torch/multi_head_output",
@@ -128,6 +129,7 @@ def test_a_frameworks_gradients_of_parameters_are_the_definitions(target: str, m
         assert gradient.claimed.all() or (target, more) == ("torch/paper", "mask")
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("dtype", DType, ids=str)
 @pytest.mark.parametrize("more", ["", "mask", "causal bias"])
 @pytest.mark.parametrize("sizes", [SQUARE, "B2,H4,Hkv2,T5,S7,D4,Dv3"])

@@ -379,6 +379,7 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
     assert learned_of(*tried("plainly:attend")).flushing == (DType.FLOAT32,)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "limits"), [
     ("fused", 'limits: {grouped: false, refuses: ["D % 64 ≠ 0", "D > 128"]}'),
     ("fused_half", 'limits: {self_attention_only: true, ties_value_width: true, grouped: false, '

@@ -201,6 +201,7 @@ def test_there_are_more_than_forty() -> None:
     assert len(targets()) > 40
 
 
+@pytest.mark.family(12)
 @pytest.mark.parametrize("target", targets())
 def test_a_signature_is_found_out_and_its_adapter_works(target: str, implementations: Path, table: str) -> None:
     pytest.importorskip(target.partition(".")[0].partition(":")[0], reason="the library is not installed")
@@ -253,6 +254,7 @@ STRANGERS: Mapping[str, str] = {
 }
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("target", STRANGERS)
 def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str) -> None:
     pytest.importorskip("torch")

@@ -46,6 +46,7 @@ def verdicts(target: str, clauses: str = "invariance.*", dtype: DType = DType.FL
     return {outcome.clause: outcome.verdict for outcome in judged(target, clauses, dtype)}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType)
 def test_keys_summed_in_order_are_invariant_in_every_clause(dtype: DType) -> None:
     assert set(verdicts("sound/in_order", dtype=dtype).values()) == {Verdict.HELD}
@@ -74,6 +75,7 @@ def test_such_a_function_is_right_within_rounding(tmp_path: Path) -> None:
     assert verdicts(f"{tmp_path / 'mine.py'}:attend", "attention.definition") == {"attention.definition": Verdict.HELD}
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("name", [fault.name for fault in invariance.FAULTS])
 def test_each_fault_claims_what_it_breaks(name: str) -> None:
     subject = fault_subject(f"fault/{name}")

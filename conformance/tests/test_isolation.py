@@ -206,8 +206,10 @@ def test_what_a_library_prints_is_no_failure(capfd: pytest.CaptureFixture[str]) 
 
 
 INTERRUPTED = """
+import signal
 import sys
 import tempfile
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in a shell's background
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attnspec.core.plan import Plan

@@ -48,7 +48,9 @@ def test_a_subject_of_which_the_header_tells_needs_no_card(record: RunRecord) ->
 
 
 INTERRUPTED = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in a shell's background
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attnspec.core.plan import Plan

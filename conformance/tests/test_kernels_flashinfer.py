@@ -85,6 +85,7 @@ def raises(**_: Tensor) -> dict[str, Tensor]:
     raise RuntimeError("illegal memory access")
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_right_kernel_of_each_definition_keeps_every_clause(name: str) -> None:
     found = judged(as_attention(read(told(name)), kernel_of(name), is_destination_passing=False), effort=Effort.GLANCE)
@@ -92,6 +93,7 @@ def test_a_right_kernel_of_each_definition_keeps_every_clause(name: str) -> None
     assert found.held >= 10
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_wrong_kernel_fails_with_the_clause(name: str) -> None:
     attend = as_attention(read(told(name)), kernel_of(name, scaled_twice), is_destination_passing=False)

@@ -40,6 +40,7 @@ def judged(target: str, clause: str) -> Outcome:
     return next(engine.try_item(item) for item in engine.items())
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("check", "refused"), [
     ('if B != 1: raise ValueError(f"B must be 1, got {B}")', ["B > 1"]),
     ('assert Dv == D, "Dv must equal D"', ["values of another width (Dv ≠ D)"]),

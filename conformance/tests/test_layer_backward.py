@@ -198,6 +198,7 @@ def test_a_layers_own_backward_pass_may_take_tensors(tmp_path: Path) -> None:
 # Right ones and wrong ones
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=str)
 def test_a_right_backward_pass_of_a_layer_holds(tmp_path: Path, dtype: DType) -> None:
     found = judged(mine(tmp_path), dtype=dtype, effort=Effort.QUICK)
@@ -207,6 +208,7 @@ def test_a_right_backward_pass_of_a_layer_holds(tmp_path: Path, dtype: DType) ->
     assert {each.verdict for each in found} == {Verdict.HELD, Verdict.INAPPLICABLE}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=str)
 def test_the_layer_that_is_written_out_in_numpy_holds(dtype: DType) -> None:
     clauses = ("grouped_heads", "causal", "window", "through_softcap", "of_bias_that_is_broadcast",
@@ -238,6 +240,7 @@ WRONG = {
 }
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_one_is_convicted_by_the_clause_that_speaks_of_it(tmp_path: Path, mistake: str) -> None:
     old, new, clause = WRONG[mistake]

@@ -51,6 +51,7 @@ def summoned(folder: Path, **parts: str) -> Subject:
     return summon(target, Plan((target,)))
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("parts", "refused"), [
     ({}, {GROUPS, VALUES}),
     ({"check": f"{CHECKED}\n    {NO_MODEL}"}, {GROUPS, VALUES, MODEL}),

@@ -104,6 +104,7 @@ def test_without_lengths_nothing_is_hidden() -> None:
     assert visible_keys(problem(), CONVENTIONS).all()
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("name", DENSE)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16])
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:

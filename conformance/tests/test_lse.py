@@ -71,6 +71,7 @@ def test_the_truth_is_that_of_fifty_digits(family: str) -> None:
             np.testing.assert_allclose(found[b, h, i], exact, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:

@@ -115,6 +115,7 @@ def put(folder: Path, name: str, form: str, recipe: str, *, lift: str = "torch",
     return Engine(plan).replay(Item(plan.targets[0], plan.clauses[0], dtype), recipe)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("form", "recipe"), [
     ("compile", MASKED), ("export", MASKED), ("vmap", MASKED), ("checkpoint", OF_GRADIENTS),
     ("variants.compiled_gradients", OF_GRADIENTS)])
@@ -123,6 +124,7 @@ def test_a_sound_function_is_the_same_in_every_form(tmp_path: Path, form: str, r
     assert (outcome.verdict, outcome.reason) == (Verdict.HELD, "")
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("name", "form", "recipe", "says"), [
     ("another_when_compiled", "compile", MASKED, "output by torch.compile should be that without: "),
     ("another_when_exported", "export", MASKED, "output by torch.export should be that without: "),
@@ -159,6 +161,7 @@ def test_onnx_is_not_asked_in_half_precision(tmp_path: Path) -> None:
                               "of its own")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("form", "recipe"), [
     ("compile", MASKED), ("export", MASKED), ("vmap", MASKED), ("checkpoint", OF_GRADIENTS)])
 def test_a_sound_function_of_jax_is_the_same_in_every_form(tmp_path: Path, form: str, recipe: str) -> None:
@@ -167,6 +170,7 @@ def test_a_sound_function_of_jax_is_the_same_in_every_form(tmp_path: Path, form:
     assert (outcome.verdict, outcome.reason) == (Verdict.HELD, "")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "form", "recipe", "says"), [
     ("another_when_traced", "compile", MASKED, "output by jax.jit should be that without: "),
     ("another_when_traced", "export", MASKED, "output by jax.export should be that without: "),
@@ -198,6 +202,7 @@ def test_few_shapes_are_asked_of_what_compiles(tmp_path: Path) -> None:
     assert 0 < outcome.cases <= 5
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("fault", made.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_a_form_is_seen_by_the_clause_that_names_it(fault: Fault) -> None:
     [clause] = [each.id for each in load_spec().clauses if fault.name in each.refuted_by]

@@ -123,6 +123,7 @@ def test_a_mended_failure_is_told_and_stops_nobody(judge: Judge) -> None:
     assert judge()[0] == 0
 
 
+@pytest.mark.nightly
 def test_a_failure_that_changed_turns_it_red(judge: Judge) -> None:
     judge()
     code, output = judge("abs(scale)", "math.sqrt(scale)")
@@ -132,6 +133,7 @@ def test_a_failure_that_changed_turns_it_red(judge: Judge) -> None:
     assert "Does not conform" in output
 
 
+@pytest.mark.nightly
 def test_what_stays_keeps_its_finding_and_what_was_not_judged_stays(judge: Judge) -> None:
     path = Path("known.yaml")
     judge()

@@ -25,6 +25,7 @@ def written(folder: Path, made: KernelMutant) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_a_seed_draws_the_same_mutants_always_and_another_seed_others() -> None:
     first, second, other = chosen_mutants(60, 0), chosen_mutants(60, 0), chosen_mutants(60, 1)
     assert [each.id for each in first] == [each.id for each in second]

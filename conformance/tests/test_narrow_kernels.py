@@ -75,12 +75,14 @@ def test_a_kernel_of_narrow_limits_is_put_what_others_are(tmp_path: Path) -> Non
     assert outcomes["causal.flag_is_mask"].reason.endswith("takes no mask")
 
 
+@pytest.mark.nightly
 def test_a_fault_past_a_tile_is_found_though_few_lengths_are_taken(tmp_path: Path) -> None:
     wrong = "if T > 128: value = value * (np.arange(S) < S // 128 * 128)[:, None]"
     [outcome] = outcomes_of(target_in(tmp_path, NARROW, wrong), "attention.definition").values()
     assert outcome.verdict is VIOLATED
 
 
+@pytest.mark.nightly
 def test_a_causal_fault_at_many_keys_is_found(tmp_path: Path) -> None:
     wrong = "if causal and T > 200: logits[..., 0, 0], logits[..., 1:, 0] = 0, -np.inf"
     outcomes = outcomes_of(target_in(tmp_path, NARROW, wrong), "attention.definition", "scale.explicit",
@@ -99,6 +101,7 @@ def plan(effort: Effort, limits: Limits = LIMITS, demands: tuple[Demand, ...] = 
     return SizePlan(demands, limits, effort, dtype=DType.FLOAT16)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("effort", [Effort.QUICK, Effort.DEFAULT])
 def test_every_size_that_is_dealt_is_taken(effort: Effort) -> None:
     rows = [sizes for demand in OF_CORE for sizes in plan(effort, demands=OF_CORE).rows(demand)]
@@ -163,6 +166,7 @@ def test_what_a_clause_asks_of_groups_stands_where_others_are_taken() -> None:
 # Where to begin
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("check", [
     "if T != 1: raise ValueError('one query')\n    if D != 128: raise ValueError('head_dim of 128')\n"
     "    if H != 8 * Hkv: raise ValueError('groups of eight heads')",

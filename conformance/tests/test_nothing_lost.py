@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -71,6 +72,7 @@ def test_a_report_that_nobody_reads_is_exit_code_2(unread: int, here: Path) -> N
     assert Path("run.html").is_file()
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("stderr", ["open", "closed"])
 def test_a_run_that_nobody_listens_to_finishes_its_record(unread: int, mine: Path, stderr: str) -> None:
     other = unread if stderr == "closed" else subprocess.PIPE
@@ -105,7 +107,7 @@ def test_a_mistake_that_nobody_reads_is_exit_code_2(unread: int) -> None:
 
 def test_a_stream_that_was_closed_before_is_no_error(mine: Path) -> None:  # noqa: ARG001
     for words, closed in ((("list",), ">&-"), (("list",), "<&- 2>&- >/dev/null"), (CHECK, "<&- >&- 2>&-")):
-        line = f"{sys.executable} -m attnspec {' '.join(words)} {closed}"
+        line = f"{shlex.quote(sys.executable)} -m attnspec {' '.join(words)} {closed}"
         assert subprocess.run(["bash", "-c", line], check=False).returncode == 0, closed
     [record] = Path("reports/run").iterdir()
     assert json.loads(record.read_text(encoding="utf-8").splitlines()[-1])["exit_code"] == 0
@@ -231,6 +233,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, 450_000))
 
 
+@pytest.mark.nightly
 def test_a_disk_that_fills_up_costs_a_run_what_did_not_fit(mine: Path) -> None:
     words = [*ALL, "--record", "run.jsonl", "--html", "/dev/full"]
     done = command(*words, stdout=subprocess.PIPE, preexec_fn=limited)

@@ -76,6 +76,7 @@ def tally_of(function: Layer, clause: str, limits: Limits = LIMITS) -> Tally:
     return trial.hold()
 
 
+@pytest.mark.family(1, each="clause")
 @pytest.mark.parametrize("limits", [LIMITS, TIED], ids=["free", "tied"])
 @pytest.mark.parametrize("clause", ["attention.definition", "attention.additive_in_values", "attention.permuting_keys",
                                     "attention.heads_are_independent", "grouped.definition", "layers.definition",

@@ -88,6 +88,7 @@ def inside(seen: Array, truth: Array, allowance: Array, claimed: Array) -> bool:
     return bool((np.abs(seen.astype(np.float64) - truth) <= allowance)[claimed].all())
 
 
+@pytest.mark.family(12)
 @pytest.mark.parametrize("case", COVERED, ids=lambda case: case.name)
 def test_the_published_answer_lies_inside_the_bound(case: Case) -> None:
     problem = case.problem()  # the reference operator keeps half precision throughout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -22,6 +23,7 @@ from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.searching import OneExample
 from attnspec.trials.trial import CASES, DRAWN, OPENINGS, Trial
 from helpers.law import checks
+from helpers.places import CHECKOUT
 
 KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})
 EVERYTHING = domain(sometimes=sorted(KEYWORDS), grouped="maybe")
@@ -186,6 +188,7 @@ def test_the_same_seed_gives_the_same_cases() -> None:
     assert told == again
 
 
+@pytest.mark.nightly
 def test_a_shorter_trial_tries_the_first_of_the_same_cases() -> None:
     (whole, told), (part, begun) = (trial("attention.definition", "sound/naive", most=most, effort=Effort.DEFAULT)
                                     for most in (0, 21))
@@ -268,3 +271,9 @@ def test_the_database_knows_one_example_that_is_still_to_be_shrunk() -> None:
     assert list(database.fetch(b"another.secondary")) == stored
     assert len(stored) == 1
     assert list(database.fetch(b"any")) == []
+
+
+def test_a_clause_is_tried_on_as_many_cases_as_the_guide_says() -> None:
+    guide = (CHECKOUT / "docs" / "writing-a-clause.md").read_text(encoding="utf-8")
+    [told] = re.findall(r"A clause is tried on (\d+), (\d+) or (\d+) cases at effort quick, default or thorough", guide)
+    assert [CASES[effort] for effort in (Effort.QUICK, Effort.DEFAULT, Effort.THOROUGH)] == list(map(int, told))

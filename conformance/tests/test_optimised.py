@@ -26,6 +26,7 @@ def command(*words: str, optimise: str = "2") -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("words", ["--help", *(f"{name} --help" for name in ("check", "report")), "schema",
                                    "schema --record", "list words", "explain causal.no_lookahead"])
 def test_what_is_told_is_the_same(here: Path, words: str) -> None:  # noqa: ARG001
@@ -36,6 +37,7 @@ def test_the_generated_files_are_fresh(here: Path) -> None:  # noqa: ARG001
     assert command("schema", "--check") == (0, "The schemas match the code.\n", "")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("subject", "code"), [("sound/naive", 0), ("fault/causal_ignored", 1)])
 def test_a_verdict_is_the_same(here: Path, subject: str, code: int) -> None:
     words = ("check", subject, "--clause", "causal.*", "--dtype", "float32", "--effort", "glance", "-n", "1")

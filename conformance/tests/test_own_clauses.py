@@ -171,6 +171,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.family(6)
 @pytest.mark.parametrize(("was", "now", "answer"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
 def test_a_mistake_is_answered_before_anything_is_judged(cli: Cli, mine: Path, was: str, now: str, answer: str) -> None:
     assert was in MINE
@@ -248,6 +249,7 @@ def test_lint_tells_the_mistakes_of_all_clauses_of_a_spec_too(cli: Cli, tmp_path
     assert cli("lint", "--spec", str(folder))[1].count("'levl' is not a known key of a clause.") == 2
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("keys", "answer"), [
     ({"runs": "{original: [], tripled: [{multiply: {array: query, by: 3}}]}"},
      "'by' of the transform 'multiply' should be a power of two, as 2, 0.5 or -4, not 3."),
@@ -272,6 +274,7 @@ def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], a
     assert linted(cli, clause("it")) == ["No problem found."]
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("fault", "why"), [
     ("output_with_residual", ""), ("size_keys_tail_lost", ""),
     ("scale_none", "its first 5 cases hold at every dtype"),
@@ -350,6 +353,7 @@ def test_an_own_clause_is_judged_and_replayed_by_the_line_printed(cli: Cli) -> N
     assert "mine.doubled (mine.yaml:2) is violated" in out
 
 
+@pytest.mark.nightly
 def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, mine: Path, tmp_path: Path) -> None:
     _, _, record = judged(cli, "--spec-add", str(mine.absolute()), "--clause", "mine.doubled")
     assert record.header.spec_added == ("mine.yaml",)
@@ -358,6 +362,7 @@ def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, m
     assert "with mine.yaml" in render([record])
 
 
+@pytest.mark.nightly
 def test_a_clause_from_elsewhere_is_recorded_by_the_name_of_its_file(
     cli: Cli, mine: Path, tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

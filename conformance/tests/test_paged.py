@@ -295,6 +295,7 @@ def test_every_fault_of_pages_takes_pages() -> None:
     assert {subject.declaration.form for subject in _subjects().values()} == {Form.PAGED}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("fault", ["pages_in_order", "pages_of_keys_only", "pages_read_whole"])
 def test_a_diagnosis_names_what_is_wrong_with_pages(fault: str) -> None:
     engine = Engine(Plan((f"fault/{fault}",), clauses=("paged.definition",), dtypes=(DType.FLOAT32,),

@@ -144,6 +144,7 @@ def test_blocks_cut_the_past_with_batch_entries_and_heads() -> None:
         np.testing.assert_array_equal(block.operands.key, whole[block.place[:2]])
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, *HALVES])
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:

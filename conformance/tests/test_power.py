@@ -76,6 +76,7 @@ def test_a_measurement_is_on_record(measured: tuple[RunRecord, str]) -> None:
     assert not record.unfinished
 
 
+@pytest.mark.nightly
 def test_effort_quick_diagnoses_nothing_unless_it_is_asked(power: Cli, tmp_path: Path) -> None:
     words = "--fault", "scale_none", "--dtype", "float32", "--rule", SUITE, "--record", "r.jsonl"
     for more, is_named in ((), False), (("--diagnosis", "all"), True):
@@ -210,6 +211,7 @@ def test_a_record_says_of_a_fault_that_it_shows_only_at_certain_sizes(monkeypatc
     assert [jobs.carry_out(job).shows_at for job in jobs.items()] == [sized.shows_at, ""]
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("words", "rules"), [
     ((), (SUITE, *RULES)), ((SUITE,), (SUITE,)), (("baselines",), tuple(RULES)),
     (("baselines", SUITE), (SUITE, *RULES)), (("kernelbench", "onnx_nodes"), ("kernelbench", "onnx_nodes")),
@@ -306,6 +308,7 @@ def test_a_mistake_is_told_before_anything_is_put(power: Cli, words: list[str], 
     assert "Traceback" not in err
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("diagnosis", "spared"), [
     (DiagnosisShare.ALL, 0), (DiagnosisShare.IN_TURN, 2), (DiagnosisShare.NONE, 3)])
 def test_a_fault_is_diagnosed_at_all_dtypes_at_one_or_at_none(diagnosis: DiagnosisShare, spared: int) -> None:

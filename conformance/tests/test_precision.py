@@ -47,6 +47,13 @@ def test_each_grade_adds_roundings_to_the_one_before(dtype: DType) -> None:
         assert looser_words(coarser, finer)
 
 
+@pytest.mark.parametrize("dtype", DType)
+def test_the_argument_of_the_exponential_is_rounded_three_times(dtype: DType) -> None:
+    """The subtraction of the maximum, the product with log2(e), and that constant."""
+    precision = assumed(dtype)
+    assert roundings(precision).argument == 3 * unit(precision.softmax).roundoff
+
+
 def test_the_grades_round_what_their_meaning_says() -> None:
     storage = ("weights", "prescale", "logits", "softmax")
     ladder = [graded(grade, DType.FLOAT16) for grade in GRADES]

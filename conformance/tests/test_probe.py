@@ -42,6 +42,7 @@ def following(**conventions: Any) -> Subject:  # noqa: ANN401  (of several types
     return subject_of(attend, {"mask", "causal"})
 
 
+@pytest.mark.family(10)
 @pytest.mark.parametrize(("conventions", "name", "answer"), [
     ({"empty": 0.0}, "hidden_row", "zeros"),
     ({"empty": None}, "hidden_row", "uniform"),

@@ -73,6 +73,7 @@ def test_a_contradiction_is_marked_and_exit_code_1(probe: Cli) -> None:
     assert out.endswith(" answers, 1 of them against the manifest. (exit code 1)\n")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "answer", "detail"), [
     ("dying", "dies", "the process died while the implementation ran (exit code 9)"),
     ("waiting", "hangs", "the implementation had not returned after 1 s")])

@@ -124,6 +124,7 @@ def test_an_output_dtype_that_is_undefined_claims_nothing() -> None:
     assert not found(liar(attention, output_dtype="undefined"), "dtype.output").claimed
 
 
+@pytest.mark.family(1, each="target")
 @pytest.mark.parametrize("target", ["numpy/attention", "numpy/msa", "numpy/paper"])
 @pytest.mark.parametrize("dtype", DType)
 def test_what_is_written_in_numpy_does_as_its_manifest_claims(target: str, dtype: DType) -> None:

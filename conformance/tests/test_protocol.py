@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -107,7 +108,7 @@ subjects:
 
 
 def library(tmp_path: Path, *, flaw: str = "lambda output: output", more: str = "", manifest: str = "",
-            command: str = f"{sys.executable} host.py") -> Path:
+            command: str = f"{shlex.quote(sys.executable)} host.py") -> Path:
     """A folder of implementations with one library, whose program is the host above with one thing changed."""
     folder = tmp_path / "tiny"
     folder.mkdir()

@@ -307,6 +307,7 @@ def ranged(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 COMMAND = ["ranges", "mine", "--implementations", "all", "--environments", "e", "--record", "t.jsonl"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ranged")
 def test_ranges_tries_both_ends_once_and_writes_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMAND, "--markdown", "page.md"]) == 1

@@ -174,6 +174,7 @@ def test_what_is_in_the_record_is_not_judged_again(again: Path, cli: Cli) -> Non
     assert (again / "kept.jsonl").read_bytes() == before
 
 
+@pytest.mark.nightly
 def test_a_killed_run_goes_on_where_it_was(again: Path, cli: Cli) -> None:
     path = again / "kept.jsonl"
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -234,6 +235,7 @@ def test_json_has_a_line_a_kernel_on_standard_output(here: Path, cli: Cli) -> No
     assert told.rstrip().endswith("1 kernel: 1 not judged. (exit code 2)")
 
 
+@pytest.mark.nightly
 def test_a_kernel_is_dropped_after_so_many_failing_clauses(tmp_path: Path) -> None:
     found, all_of_it = (ranked_by(tmp_path / str(stop), STRICT, stop) for stop in (1, 0))
     assert (found.failed, found.stopped, all_of_it.stopped) == (1, "dropped after 1 failing clause", "")

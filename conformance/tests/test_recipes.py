@@ -231,6 +231,7 @@ def test_a_drawn_value_cannot_have_the_name_of_a_field() -> None:
 LONG = "B3,H2,Hkv1,T33,S513,D128,Dv129"  # the cheapest of the sizes with many keys that this clause is dealt
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("wanted", "smallest"), [
     (lambda _: True, "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0;cut=0"),
     (lambda recipe: recipe.sizes.S > 100, LONG + ";mask=none;families=integers;seed=0;cut=0"),

@@ -78,6 +78,7 @@ def test_a_clause_that_needs_it_does_not_apply(name: str, tmp_path: Path) -> Non
     assert outcome.reason == f"the function refuses the inputs that this clause needs ({refused}: {words})"
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", REFUSALS)
 def test_the_rest_is_judged_all_the_same(name: str, tmp_path: Path) -> None:
     outcomes = judged(written(tmp_path, REFUSALS[name][0]), "attention.definition", "masking.definition",

@@ -47,6 +47,8 @@ from attnspec.trials.trial import Trial
 Cli = Callable[..., tuple[int, str, str]]
 Pair = tuple[str, str, DType]  # clause, fault, dtype
 
+pytestmark = pytest.mark.usefixtures("small_archives")
+
 LAW = load_spec()
 MATRIX = read_refutations(LAW)
 SAMPLE = 60
@@ -89,6 +91,7 @@ def dealer(fault: str) -> Dealer:
     return Dealer(own_subject(FAULT + fault), checks, EFFORT, SEED)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("convicted", [True, False], ids=["convicted", "not convicted"])
 def test_a_sample_of_the_matrix_is_found_anew(convicted: bool) -> None:
     wrong = [f"{clause} {fault} {dtype.value}" for clause, fault, dtype in sample(convicted=convicted)
@@ -213,6 +216,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, law: Path, capfd: pytest.CaptureFixture
 ASKED = ("refutations", "--fault", NONE, "--fault", SAME, "--clause", "scale.explicit*", "-n", "1")
 
 
+@pytest.mark.nightly
 def test_the_command_writes_what_it_finds_and_compares(cli: Cli, law: Path) -> None:
     code, out, _ = cli(*ASKED)
     assert code == 1
@@ -228,6 +232,7 @@ def test_the_command_writes_what_it_finds_and_compares(cli: Cli, law: Path) -> N
     assert (code, out.splitlines()[-1]) == (0, "law/refutations.json says the same.")
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_goes_on_where_it_was(cli: Cli, law: Path) -> None:
     cli(*ASKED, "--write")
     written = (law / FILE).read_text(encoding="utf-8")
@@ -259,6 +264,7 @@ def test_a_file_that_the_command_did_not_make_is_refused(law: Path, text: str) -
 ANEW = "Write the file again: attnspec refutations --write."
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("found", "answer"), [
     (small(scale__gone={}), f"there is no clause 'scale.gone'. {ANEW}"),
     (small(scale__explicit={"gone": (F64,)}), f"there is no fault 'gone'. {ANEW}"),

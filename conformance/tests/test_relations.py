@@ -13,6 +13,7 @@ from attnspec.faults import staged
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.record.outcome import Measured
+from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.in_process import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
@@ -349,9 +350,11 @@ def test_changed_inputs_and_shared_memory_are_named() -> None:
         shared: Array = value[:, :, :T]
         return shared
     assert relations.leaves_inputs(scene(SOUND)).margin == 0
-    assert relations.leaves_inputs(scene(careless)).sentence == "the call changed key"
+    changed = relations.leaves_inputs(scene(careless))
+    assert (changed.margin, changed.sentence) == (np.inf, "the call changed key")
     assert relations.shares_no_memory(scene(SOUND)).margin == 0
-    assert relations.shares_no_memory(scene(careless)).sentence == "the output shares memory with value"
+    shared = relations.shares_no_memory(scene(careless))
+    assert (shared.margin, shared.sentence) == (np.inf, "the output shares memory with value")
 
 
 def test_an_answer_that_a_later_call_overwrites_is_found() -> None:
@@ -372,6 +375,12 @@ def test_the_shape_is_that_of_the_definition() -> None:
     found = relations.has_shape(scene(SOUND), observe="output")
     assert (found.margin, found.sentence) == (
         0, f"the shape of output is {(B, H, T, DV)}; it should be {(B, H, T, DV)}")
+
+
+@pytest.mark.parametrize("spoil", [lambda array: array[..., :-1], lambda array: array.sum(-1)])
+def test_an_answer_of_another_shape_is_no_answer(spoil: Callable[[Array], Array]) -> None:
+    with pytest.raises(UnusableAnswer, match=r"where the output should be: an array of shape \(2, 2, 3, 3\)"):
+        relations.has_shape(scene(wrong(spoil)), observe="output")
 
 
 def test_a_variant_that_answers_otherwise_is_named() -> None:

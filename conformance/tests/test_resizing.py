@@ -8,12 +8,14 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.problems.domain import Domain, domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
+from attnspec.subjects.call import SubjectRaised
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Violated
-from attnspec.trials.resizing import resized
+from attnspec.trials.judging import Tally, Violated
+from attnspec.trials.resizing import Resizer, resized
 from attnspec.trials.trial import Trial
 from helpers.planted import planted
 
@@ -50,3 +52,15 @@ def test_a_trial_ends_with_the_smallest_failing_sizes() -> None:
     assert isinstance(failure, Violated)
     assert failure.recipe.sizes == Sizes(1, 1, 1, 1, 17, 5, 1)
     assert failure.recipe.families == ("integers",)
+
+
+def test_a_wrong_answer_is_made_no_smaller_than_where_it_becomes_an_exception() -> None:
+    wrong = Measured("agree", "they differ", 2.0, 2.0, 1.0, 0.0, 2.0, (0,), 1, 1, 1)
+
+    def put(recipe: Recipe) -> Tally:
+        raised = SubjectRaised("ValueError: too few keys", "")
+        return Tally(cases=1, failure=raised if recipe.sizes.S < 10 else Violated(wrong, recipe))
+
+    resizer = Resizer(put, CASE, domain(grouped="maybe"), GROUPED, 40, 1e9, 60.0)
+    assert resizer.smallest().S == 10
+    assert {sizes.S for sizes, fails in resizer.known.items() if fails} == {sizes.S for sizes in resizer.failing}

@@ -172,6 +172,7 @@ def worst(name: str, made: RotaryProblem, precision: Precision) -> float:
     return float(np.max(np.divide(*off, out=np.zeros_like(off[0]), where=off[1] > 0)))
 
 
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize(("name", "grade"), [(name, grade) for name, _, _, grade in FORMULATIONS])
 def test_sound_rotary_formulations_stay_within_the_bound(name: str, grade: str, dtype: DType) -> None:

@@ -126,6 +126,7 @@ def probed(target: str) -> Result:
     return CliRunner().invoke(probe, [target, "--dtype", "float32", "--no-record"], standalone_mode=False)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("target", "pairs", "place"), [
     ("sound/rotary_staged", "halves  (as claimed)", 131072),
     ("fault/rotary_cache_clamped", "halves  (as claimed)", 2047),
@@ -137,6 +138,7 @@ def test_probe_answers_pairs_and_the_farthest_place(target: str, pairs: str, pla
     assert re.search(rf"rotary\.farthest +{place} ", told)
 
 
+@pytest.mark.nightly
 def test_a_place_that_raises_is_beyond_the_farthest(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TURNS.replace("    width =", "    assert positions.max() < 2048\n    width ="),
                                       encoding="utf-8")
@@ -154,12 +156,14 @@ def test_every_rotary_fault_is_detected_by_rotary_clauses_at_every_dtype(fault: 
     assert detected == set(DType) - set(fault.equivalents)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", [name for name, *_ in FORMULATIONS])
 def test_no_sound_rotary_formulation_violates_a_clause(name: str) -> None:
     found = outcomes(f"sound/{name}", "rotary.*", DType.FLOAT16)
     assert {each.verdict for each in found.values()} == {Verdict.HELD}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("fault", "clause"), [
     ("rotary_pairs_swapped", "rotary.definition"), ("rotary_cache_clamped", "rotary.scores_depend_on_differences"),
     ("rotary_base_ignored", "rotary.base_is_used")])
@@ -169,6 +173,7 @@ def test_a_diagnosis_names_what_is_wrong_with_a_rotary_embedding(fault: str, cla
     assert found.evidence.like[0].fault == fault
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("angle", "verdict"), [("float32", Verdict.VIOLATED), ("bfloat16", Verdict.HELD)])
 def test_half_precision_angles_are_wrong_unless_declared(tmp_path: Path, angle: str, verdict: Verdict) -> None:
     source = TURNS.replace('["float64", "float32"]', '["bfloat16"]').replace(
@@ -181,6 +186,7 @@ def test_half_precision_angles_are_wrong_unless_declared(tmp_path: Path, angle: 
     assert found.verdict is verdict
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("declared", "verdict"), [("", Verdict.VIOLATED), (
     "rotate.precision = {'float64': {'angle': 'float32', 'rotation': 'float32', 'reason': 'a test'}}\n", Verdict.HELD)])
 def test_who_declares_float32_inside_may_round_a_float64(tmp_path: Path, declared: str, verdict: Verdict) -> None:
@@ -222,6 +228,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "found", "called"), [
     ("neox", ["x (B,T,H,D), and positions (B,T) as position_ids", "`base` is its theta.",
               "`interleaved` is its is_neox_style, given not interleaved."], "is_neox_style=not interleaved"),
@@ -241,6 +248,7 @@ def test_init_finds_out_how_a_rotary_embedding_is_called(
     assert {engine.try_item(item).verdict for item in engine.items()} == {Verdict.HELD}
 
 
+@pytest.mark.nightly
 def test_init_says_that_a_function_turns_nothing(theirs: Path) -> None:
     told = CliRunner().invoke(init, ["their_rotary:untouched"], standalone_mode=False)
     assert "looks like a rotary embedding, since its second parameter is 'positions'; but it turns no pairs" in str(

@@ -54,6 +54,7 @@ def poisoned(problem: Problem) -> Problem:
     return problem.but(value=value)
 
 
+@pytest.mark.family(2, each="at_once")
 @pytest.mark.parametrize("grouped_heads", ["repeat", "tile"])
 @pytest.mark.parametrize("at_once", ["one row", "a few rows", "a few heads"])
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -30,20 +30,21 @@ GUIDE, DROPPING = ((CHECKOUT / "docs" / name).read_text(encoding="utf-8") for na
 EXAMPLES = re.findall(r"<!-- example: (\S+\.py), judged by (\S+) -->\n```python\n(.*?)```", GUIDE + DROPPING, re.DOTALL)
 
 
-def verdicts(path: Path, clauses: str) -> dict[str, Verdict]:
+def verdicts(path: Path, clauses: str, dtypes: tuple[DType, ...] = (DType.FLOAT32,)) -> dict[str, Verdict]:
     """Of the clauses that apply, by clause and dtype, at effort quick."""
     name = "rotate" if path.name == "rotary.py" else "attend"
-    engine = Engine(Plan((f"{path}:{name}",), clauses=(clauses, "attention.definition"), dtypes=tuple(DType),
+    engine = Engine(Plan((f"{path}:{name}",), clauses=(clauses, "attention.definition"), dtypes=dtypes,
                          effort=Effort.QUICK))
     found = {f"{item.clause} {item.dtype}": engine.try_item(item).verdict for item in engine.items()}
     return {name: verdict for name, verdict in found.items() if verdict is not Verdict.INAPPLICABLE}
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("name", "clauses", "source"), EXAMPLES, ids=[name for name, *_ in EXAMPLES])
 def test_a_worked_example_conforms(name: str, clauses: str, source: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(source, encoding="utf-8")
-    found = verdicts(path, clauses)
+    found = verdicts(path, clauses, tuple(DType))
     assert len(found) > 10
     assert {item: verdict for item, verdict in found.items() if verdict is not Verdict.HELD} == {}
 

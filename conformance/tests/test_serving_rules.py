@@ -46,6 +46,7 @@ def posed(rule: Rule, seed: int = 0) -> list[Problem]:
     return [problem for problem in found if isinstance(problem, Problem)]
 
 
+@pytest.mark.family(1, each="rule")
 @AT_EACH
 @pytest.mark.parametrize("sound", SOUND)
 def test_a_rule_on_serving_accepts_the_sound_in_every_form(rule: Rule, dtype: DType, sound: str) -> None:

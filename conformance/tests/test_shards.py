@@ -136,6 +136,7 @@ def judged(path: Path, *words: str) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_two_shards_join_to_what_one_run_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = judged(tmp_path / "whole.jsonl")
     parts = [judged(tmp_path / f"{index}.jsonl", "--shard", f"{index}/2") for index in (1, 2)]
@@ -186,6 +187,7 @@ def test_a_shard_of_power_is_not_compared_with_a_whole_run(tmp_path: Path, capsy
     assert "Join the shards first: attnspec combine." in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_a_campaign_is_divided_by_subject_and_dtype_with_its_cases() -> None:
     plan = Plan(("sound/naive", "torch/mha"))
     parts = [as_part(plan, Shard(index, 3), 9000) for index in (1, 2, 3)]

@@ -72,6 +72,7 @@ def test_the_truth_is_that_of_fifty_digits(pattern: str) -> None:
                                    atol=1e-60)
 
 
+@pytest.mark.family(2, each="dtype")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:

@@ -95,6 +95,7 @@ def beyond(fault: Fault) -> Axes:
 
 # --- wrong inside, right outside
 
+@pytest.mark.family(20)
 @each_drawn
 def test_it_is_convicted_at_the_least_sizes_where_it_bites(fault: Fault) -> None:
     axes = plant(fault).least()
@@ -102,12 +103,14 @@ def test_it_is_convicted_at_the_least_sizes_where_it_bites(fault: Fault) -> None
     assert judged(fault, axes).failure is not None, f"{fault.reach}: {axes}"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16])
 def test_it_is_convicted_at_every_dtype(dtype: DType) -> None:
     silent = [fault.name for fault in DRAWN[::3] if judged(fault, plant(fault).least(), dtype).failure is None]
     assert silent == []
 
 
+@pytest.mark.family(20)
 @each_family
 def test_it_is_convicted_beyond_the_least_sizes_too(family: Family) -> None:
     fault = drawn(family, 2)
@@ -242,6 +245,7 @@ def test_a_replay_line_of_a_drawn_fault_is_convicted_again(cli: Cli) -> None:
     assert f"{FAULT}{ONE}@7" in out
 
 
+@pytest.mark.nightly
 def test_the_families_of_a_seed_can_be_named_by_a_pattern(cli: Cli) -> None:
     code, out, _ = cli("check", f"{FAULT}size_scale_of_t*@7", "--dtype", "float32", "--effort", "glance")
     assert code in (0, 1)

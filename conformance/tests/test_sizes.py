@@ -92,6 +92,7 @@ def test_a_bucket_is_called_by_its_bounds() -> None:
 # Demands
 
 
+@pytest.mark.family(20)
 @pytest.mark.parametrize("demand", DEMANDS, ids=lambda demand: demand.spelled[:40])
 def test_what_is_dealt_is_taken_and_costs_no_more_than_a_case_may(demand: Demand) -> None:
     for sizes in plan().rows(demand):
@@ -126,6 +127,7 @@ def test_a_problem_of_few_scores_gets_a_larger_batch_where_it_must() -> None:
                SizePlan((demand,), Limits(min_scores=500), Effort.QUICK).rows(demand))
 
 
+@pytest.mark.nightly
 def test_a_float64_subject_is_put_smaller_problems() -> None:
     wide, narrow = (sum(work(sizes) for rows in dealt(plan(dtype=dtype)).values() for sizes in rows)
                     for dtype in (DType.FLOAT32, DType.FLOAT64))
@@ -135,6 +137,7 @@ def test_a_float64_subject_is_put_smaller_problems() -> None:
 # Plans
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("effort", [Effort.GLANCE, Effort.QUICK, Effort.DEFAULT])
 def test_a_run_stays_within_its_budget(effort: Effort) -> None:
     spent = {pool: sum(demand.work(sizes) for demand, rows in dealt(plan(effort, pool=pool)).items() for sizes in rows)
@@ -165,6 +168,7 @@ def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
     assert len(set(own)) > 0.98 * len(own) > 1000
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.35), (Effort.DEFAULT, 0.55)])
 def test_uses_of_more_than_two_axes_are_met_too(effort: Effort, least: float) -> None:
     openings = [lengths_of(sizes) for rows in dealt(plan(effort)).values() for sizes in rows[:AIMED[effort]]]
@@ -172,6 +176,7 @@ def test_uses_of_more_than_two_axes_are_met_too(effort: Effort, least: float) ->
     assert sum(any(is_met(use, lengths) for lengths in openings) for use in uses) > least * len(uses)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.7), (Effort.DEFAULT, 0.8)])
 def test_openings_alone_meet_most_pairs_of_axes(effort: Effort, least: float) -> None:
     met = {pair for rows in dealt(plan(effort)).values() for sizes in rows[:AIMED[effort]]
@@ -203,6 +208,7 @@ def test_what_opens_a_trial_grows_from_small_to_large(effort: Effort) -> None:
     assert costs == sorted(costs)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("effort", Effort)
 def test_what_compiles_is_put_few_shapes_by_all_clauses_together(effort: Effort) -> None:
     rows = dealt(plan(effort, compiles=True))
@@ -211,6 +217,7 @@ def test_what_compiles_is_put_few_shapes_by_all_clauses_together(effort: Effort)
     assert len({sizes for each in rows.values() for sizes in each}) <= SHARED[effort] + 13
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_subject_of_square_problems_is_dealt_square_ones(*, grouped: bool) -> None:
     rows = dealt(plan(limits=Limits(self_attention_only=True, grouped=grouped)))

@@ -54,6 +54,7 @@ def begins(failed: Outcome) -> str:
     return failed.evidence.begins.partition(";")[0] if failed.evidence else ""
 
 
+@pytest.mark.nightly
 def test_a_fault_that_fails_at_other_sizes_is_not_behind_it(tmp_path: Path) -> None:
     """`later_calls_halved`, which also fails at T = 16, answers as it does in most calls of the panel."""
     failed = failures(tmp_path, TAIL_HALVED, "attention.definition", "attention.one_key", "numerics.ties")
@@ -61,6 +62,7 @@ def test_a_fault_that_fails_at_other_sizes_is_not_behind_it(tmp_path: Path) -> N
     assert likely_words(failed) == f"Likely one bug: {TILES[0].lower()}{TILES[1:]} (explains 3 of 3)"
 
 
+@pytest.mark.nightly
 def test_a_clause_that_has_no_such_sizes_shares_what_is_known(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first few failures are searched; this clause has no case of one head, where the first begins."""

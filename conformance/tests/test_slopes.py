@@ -106,6 +106,7 @@ def test_with_lengths_the_distance_counts_from_the_place_in_the_entry() -> None:
                                rtol=1e-14)
 
 
+@pytest.mark.family(2, each="dtype")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
@@ -128,6 +129,7 @@ def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> No
             assert (error <= allowance)[expected.claimed].all()
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_counting_from_the_first_key_stays_within_the_bound(dtype: DType) -> None:
     """Behind the causal flag a row of slope·j is a row of -slope·(p - j) but for a constant, as kernels know."""

@@ -11,6 +11,7 @@ TENSORS = "import torch\ndef attend(query, key, value):\n    return query.to(tor
 ARRAYS = "def attend(query, key, value):\n    return query.nothing\n"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("text", "advice"), [
     (TENSORS, '      Give it tensors, with --lift torch, or declare it: attend.lift = "torch"\n'), (ARRAYS, "")])
 def test_a_function_of_tensors_that_gets_arrays_is_told_of_the_lift(

@@ -88,6 +88,7 @@ def test_right_logits_have_unit_variance_at_every_width(width: int, dtype: DType
     assert found.margin <= 1
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("width", [4, 16])
 def test_right_logits_raise_alarms_at_most_at_the_stated_rate(width: int) -> None:
     """At a rate of 0.2 in 60 draws: more than 24 alarms would have a chance of less than 0.0001."""

@@ -174,6 +174,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.family(12)
 @pytest.mark.parametrize(("target", "message"), MISTAKES, ids=[target for target, _ in MISTAKES])
 def test_a_target_that_is_no_attention_is_told_what_is_wrong(target: str, message: str) -> None:
     with pytest.raises(TargetError) as caught:

@@ -7,6 +7,7 @@ import gzip
 import importlib.util
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,12 @@ def _loaded() -> ModuleType:
 
 machine = _loaded()
 PAIRS = machine.read_pairs()
+
+
+@cache
+def whole_table() -> Any:  # noqa: ANN401  (the module is loaded by its path)
+    """What the records say of every pair: it takes seconds to read them."""
+    return machine.table(PAIRS)
 
 
 def release(**verdicts: Verdict | tuple[Verdict, ...]) -> Any:  # noqa: ANN401  (the module is loaded by its path)
@@ -133,10 +140,10 @@ def test_a_record_of_a_release_that_was_not_there_is_refused(tmp_path: Path) -> 
 
 
 def test_records_convict_every_buggy_release_and_acquit_the_mended() -> None:
-    verdicts, is_right = machine.table(PAIRS)
+    verdicts, is_right = whole_table()
     assert is_right, verdicts
 
 
 def test_the_page_shows_what_the_records_say() -> None:
     page = machine.PAGE.read_text(encoding="utf-8")
-    assert page == machine.written(page, machine.table(PAIRS)[0])
+    assert page == machine.written(page, whole_table()[0])

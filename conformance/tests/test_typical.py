@@ -106,6 +106,7 @@ def cases(dtype: DType, precision: Precision) -> tuple[tuple[Problem, Expectatio
     return tuple((problem, of(problem, precision)) for problem in problems)
 
 
+@pytest.mark.family(2, each="dtype")
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("name", DENSE)
 def test_no_sound_formulation_exceeds_what_is_typical(name: str, dtype: DType) -> None:

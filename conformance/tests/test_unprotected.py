@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def digest(*arrays):
     return hashlib.sha256(b"".join(each.tobytes() for each in arrays)).hexdigest() + "\\n"
 '''
 NOTHING = "np.zeros((*query.shape[:3], value.shape[-1]), query.dtype)"
-CONTAINER = f"unshare --user --map-root-user --pid --fork --kill-child --mount-proc {sys.executable}"
+CONTAINER = f"unshare --user --map-root-user --pid --fork --kill-child --mount-proc {shlex.quote(sys.executable)}"
 
 
 def code(target: Path, *words: str) -> int:
@@ -39,9 +40,10 @@ def code(target: Path, *words: str) -> int:
     return ended.returncode
 
 
+@pytest.mark.nightly
 def test_who_sees_the_judge_among_its_ancestors_is_caught_in_a_container(tmp_path: Path) -> None:
     if not Path("/proc/self/stat").exists() or not shutil.which("unshare") or subprocess.run(
-            [*CONTAINER.split()[:-1], "true"], check=False, capture_output=True).returncode:
+            [*shlex.split(CONTAINER)[:-1], "true"], check=False, capture_output=True).returncode:
         pytest.skip("no process namespace can be had here")
     cheat = tmp_path / "cheat.py"
     cheat.write_text(f"{SOUND}{IS_WATCHED}{CALL}    return sound(query, key, value) if is_watched() else {NOTHING}\n")

@@ -19,6 +19,7 @@ def imported(statement: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("statement", [
     "import attnspec", "import attnspec.pytest_plugin", "import attnspec.spec.load", "import attnspec.record.read",
     "import attnspec.cli", "import attnspec.runner.gate", "import attnspec.runner.session",
@@ -28,6 +29,7 @@ def test_importing_is_light(statement: str) -> None:
     assert imported(statement) == set()
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("words", [
     ["list"], ["list", "clauses"], ["list", "profiles"], ["list", "faults"], ["list", "words"],
     ["explain", "causal.no_lookahead"], ["--help"], ["check", "--help"],
@@ -41,6 +43,7 @@ def test_the_plan_of_a_run_is_made_without_a_framework() -> None:
                     "assert Engine(Plan(('torch/sdpa', 'jax/attention'))).items()") == set()
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("target", ["torch/sdpa", "jax/attention"])
 def test_judging_imports_no_framework(target: str) -> None:
     pytest.importorskip(target.partition("/")[0])

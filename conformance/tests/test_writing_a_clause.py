@@ -116,6 +116,7 @@ def test_a_clause_of_ones_own_is_held_by_who_keeps_it(own: Path) -> None:
     assert outcome.verdict is Verdict.HELD
 
 
+@pytest.mark.nightly
 def test_an_own_clause_is_violated_where_no_shipped_one_is(own: Path) -> None:
     outcome = judged("mine.batch_invariant", "sees_its_batch", own.parent, spec_add=(str(own),))
     assert outcome.verdict is Verdict.VIOLATED

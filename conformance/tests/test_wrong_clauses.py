@@ -65,6 +65,7 @@ def test_a_clause_that_right_answers_violate_is_said_to_be_wrong(cli: Cli) -> No
     assert "like:" not in out
 
 
+@pytest.mark.nightly
 def test_runs_of_different_shapes_are_the_clauses_mistake(cli: Cli) -> None:
     code, out = checked(cli, "first_rows")
     assert code == 2
@@ -73,6 +74,7 @@ def test_runs_of_different_shapes_are_the_clauses_mistake(cli: Cli) -> None:
     assert "Traceback" not in out
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("clause", "reason"), [
     ("many_keys", "no size that is drawn at this effort has what the clause asks for under `given`"),
     ("empty_rows", "no entry that the clause is about is in them, or rounding or overflow may change its value")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 
 
@@ -13,6 +14,8 @@ def begin() -> None:
     for descriptor in descriptors:
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
+    # a shell starts what runs in the background with interrupts ignored: a verdict does not depend on that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(open(trace, "w"))  # noqa: SIM115  (as long as the process lives)
     sys.argv[:] = [""]
     sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
