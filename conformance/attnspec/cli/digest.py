@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from attnspec.core.contract import ALL
@@ -46,6 +47,8 @@ class Digest:
     on_trial: dict[tuple[str, str, str], ItemStarted] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     probes: list[SubjectProbed] = field(default_factory=list)
+    _by_subject: dict[str, list[Outcome]] = field(default_factory=dict)
+    _sorted_in: int = 0
 
     def add(self, event: Event) -> None:
         """Take an event into account."""
@@ -118,8 +121,15 @@ class Digest:
     def of(self, subject: str) -> Digest:
         """The same of one subject alone."""
         return Digest(self.header, self.footer, {name: card for name, card in self.cards.items() if name == subject},
-                      [outcome for outcome in self.outcomes if outcome.subject == subject], {},
+                      list(self._outcomes_of(subject)), {},
                       {subject: self.counts[subject]}, [probe for probe in self.probes if probe.subject == subject])
+
+    def _outcomes_of(self, subject: str) -> Sequence[Outcome]:
+        """An audit asks this of two hundred subjects, again and again: each of 240,000 outcomes is sorted once."""
+        for outcome in self.outcomes[self._sorted_in:]:
+            self._by_subject.setdefault(outcome.subject, []).append(outcome)
+        self._sorted_in = len(self.outcomes)
+        return self._by_subject.get(subject, ())
 
     @property
     def contradictions(self) -> list[tuple[SubjectProbed, Found]]:

@@ -31,8 +31,9 @@ def _sizes(digest: Digest) -> Iterator[str]:
 
 def _sampled(digest: Digest) -> Iterator[str]:
     """That further dtypes, and gradients, were tried with fewer cases, where they were."""
-    of_gradients = [outcome for outcome in digest.outcomes if GRAD in digest.clause(outcome.clause).needs]
-    others = [outcome for outcome in digest.outcomes if outcome not in of_gradients]
+    asking = {name for name in {outcome.clause for outcome in digest.outcomes} if GRAD in digest.clause(name).needs}
+    of_gradients = [outcome for outcome in digest.outcomes if outcome.clause in asking]
+    others = [outcome for outcome in digest.outcomes if outcome.clause not in asking]
     if sample := max((outcome.sample for outcome in others), default=0):
         none = ", none at float64" if any(outcome.reason == NOT_AT_FLOAT64 for outcome in digest.outcomes) else ""
         yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype{none} "
