@@ -353,7 +353,7 @@ def test_an_answer_against_the_manifest_is_marked() -> None:
     assert "nan ✗ declared: zeros" in audit_text([record])
 
 
-def test_questions_without_a_column_are_told_by_answer_with_those_who_differ() -> None:
+def test_questions_without_a_column_are_told_by_answer() -> None:
     probes = [probe(name, ("mutated", "none")) for name in crowd()[1:]]
     record = crowded(probes=[probe(crowd()[0], ("mutated", "inputs")), *probes])
     (question,) = answers(looked(record).habits).further
@@ -444,7 +444,7 @@ def test_a_square_tells_its_dtypes_margins_reasons_and_findings() -> None:
     assert told["findings"] == ["finding-lib-nan_row"]
 
 
-def test_a_square_like_the_one_before_it_takes_no_room_nor_does_what_one_dtype_alone_was_asked() -> None:
+def test_a_square_like_the_one_before_it_takes_no_room() -> None:
     f16 = DType.FLOAT16
     told = behind(run(
         [card("lib/a")], outcome("lib/a", "c.a"), outcome("lib/a", "c.a", dtype=f16), outcome("lib/a", "c.b"),

@@ -94,6 +94,7 @@ def test_a_campaign_ends_at_enough_cases_and_says_how_close_rows_came(whole: tup
     assert lines[-1].endswith(" cases. (exit code 0)")
 
 
+@pytest.mark.nightly
 def test_a_campaign_that_goes_on_comes_to_what_one_in_one_go_comes_to(
         campaign: Cli, whole: tuple[Path, str], tmp_path: Path) -> None:
     campaign(*SOUND_ONES, "--cases", "20")
@@ -295,6 +296,7 @@ def test_a_known_finding_of_certain_exceptions_is_known_in_those_alone() -> None
     assert known("torch/sdpa_flash", recipe, "") is None
 
 
+@pytest.mark.nightly
 def test_what_is_shared_changes_no_verdict() -> None:
     plan, law = Plan(("sound/naive", "sound/finite_minimum_mask")), load_spec()
     together, apart = BlockWorker(plan, law, 1, lambda _: None), BlockWorker(plan, law, 1, lambda _: None)

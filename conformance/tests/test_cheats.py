@@ -77,10 +77,12 @@ def group(cheat: Cheat) -> tuple[str, bool]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Outcome]]:
-    """What became of each, in a few runs."""
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Outcome]]:
+    """What became of each that a test asks for, in a few runs."""
+    asked = {item.callspec.params.get("cheat") for item in request.session.items
+             if isinstance(item, pytest.Function) and hasattr(item, "callspec") and item.path == request.path}
     found: dict[str, list[Outcome]] = {}
-    for _, cheats in itertools.groupby(sorted(HERE, key=group), key=group):
+    for _, cheats in itertools.groupby(sorted(filter(asked.__contains__, HERE), key=group), key=group):
         found.update(judged(tmp_path_factory.mktemp("run"), list(cheats)))
     return found
 
@@ -89,6 +91,7 @@ def test_there_are_cheats_enough() -> None:
     assert len(ALL) >= LEAST
 
 
+@pytest.mark.family(6)
 @pytest.mark.parametrize("cheat", HERE, ids=lambda cheat: cheat.name)
 def test_no_cheat_is_acquitted(cheat: Cheat, outcomes: Mapping[str, list[Outcome]]) -> None:
     found = outcomes[cheat.name]
@@ -96,12 +99,14 @@ def test_no_cheat_is_acquitted(cheat: Cheat, outcomes: Mapping[str, list[Outcome
     assert exit_code(found, strict=False, interrupted=False) != 0
 
 
+@pytest.mark.family(6)
 @pytest.mark.parametrize("cheat", [cheat for cheat in HERE if cheat.verdict], ids=lambda cheat: cheat.name)
 def test_a_cheat_is_convicted_by_what_its_file_says(cheat: Cheat, outcomes: Mapping[str, list[Outcome]]) -> None:
     found = [each for each in outcomes[cheat.name] if cheat.or_another or each.clause == cheat.clause]
     assert cheat.verdict in {outcome.verdict for outcome in found}, found[0].reason
 
 
+@pytest.mark.family(6)
 @pytest.mark.parametrize("cheat", [cheat for cheat in HERE if not cheat.verdict], ids=lambda cheat: cheat.name)
 def test_a_cheat_is_refused_in_the_words_of_its_file(cheat: Cheat, outcomes: Mapping[str, list[Outcome]]) -> None:
     [outcome] = outcomes[cheat.name]

@@ -685,7 +685,7 @@ def test_a_pipe_is_told_as_soon_as_something_fails_and_why(monkeypatch: pytest.M
         "3 of 9 items; 2 failures so far", "6 of 9 items; 5 failures so far"]
 
 
-def test_the_first_failure_is_told_at_once_however_short_the_run_and_whoever_else_is_judged() -> None:
+def test_the_first_failure_is_told_at_once() -> None:
     alone = plain(failed("a.0"))
     assert alone == [f"First failure: a.0 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}."]
     first, *rest = told_of({"a:a": 1, "b:b": 1}, held(subject="a:a"), replace(failed("a.1"), subject="b:b"))

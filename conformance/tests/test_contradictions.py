@@ -111,7 +111,7 @@ def test_a_failure_says_which_calls_of_other_sizes_its_clause_makes(clause: str,
 @pytest.mark.parametrize(("other", "begins"), [
     ("numerics.cancellation", "Fails only where S ≥ 17 (not in every case)"),
     ("attention.shape", "Fails where S ≥ 17")])
-def test_a_case_that_holds_of_another_clause_that_asks_the_same_speaks_against_a_boundary(
+def test_a_case_that_holds_of_another_clause_weakens_a_boundary(
         other: str, begins: str) -> None:
     """The mistake comes with some calls only, which no case of the clause that fails shows."""
     is_wrong = [False]

@@ -221,6 +221,7 @@ def test_a_dense_function_is_not_given_a_cache() -> None:
     assert sound_subject("naive").refuses(problem()).endswith("naive takes no cache")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("said", ["past_lengths = 'equal'", "self_attention_only = True"])
 def test_who_takes_as_many_new_keys_as_queries_is_given_no_others(tmp_path: Path, said: str) -> None:
     subject = loaded(tmp_path, f"{APPENDS}attend.{said}\n")
@@ -365,6 +366,7 @@ def test_a_decoder_takes_all_that_has_a_place_beside_a_cache() -> None:
     assert KEYWORDS["cache"].acts is Acts.LAYOUT
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("fault", ["decoder_keeps_new_only", "decoder_place_restarts", "decoder_values_one_late"])
 def test_a_diagnosis_names_what_is_wrong_with_a_cache(fault: str) -> None:
     engine = Engine(Plan((f"fault/{fault}",), clauses=("decoder.*",), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))

@@ -132,6 +132,7 @@ def three(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", ["attend", "attend_and_leave"])
 def test_jax_gets_its_arrays_on_the_device_and_is_read_from_any(three: Path, cli: Cli, name: str) -> None:
     code, printed, _ = cli("check", f"mine.py:{name}", "--device", "cpu:2", "--clause", "attention.definition",

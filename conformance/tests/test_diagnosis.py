@@ -335,7 +335,7 @@ def test_a_flag_that_is_ignored_is_named(tmp_path: Path) -> None:
     assert evidence.like[0].fault == "causal_always"
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [32, 64])
 def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> None:
     fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")

@@ -142,7 +142,7 @@ def test_these_tests_can_fail(tmp_path: Path) -> None:
     assert list(unknown(["check", "--efort", "quick", "-n", "2"])) == ["--efort"]
 
 
-def test_the_sites_search_finds_the_implementations_and_findings_of_the_audit() -> None:
+def test_the_sites_search_finds_what_the_audit_judged() -> None:
     pytest.importorskip("mkdocs")
     described = importlib.util.spec_from_file_location("hooks", CHECKOUT / "docs" / "site" / "hooks.py")
     assert described is not None

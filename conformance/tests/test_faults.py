@@ -232,6 +232,7 @@ def _found(fault: Fault, dtype: DType) -> str:
     return next((f"{posed.text}: {reason}" for posed, reason in reasons if reason), "")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
 def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType) -> None:
     silent = {fault.name for fault in ATTENTION if dtype not in fault.equivalents and not _found(fault, dtype)}

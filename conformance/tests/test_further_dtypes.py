@@ -250,6 +250,7 @@ def test_power_measures_what_a_sample_detects() -> None:
 
 # --- what is told of it
 
+@pytest.mark.nightly
 def test_the_console_says_what_was_tried_at_further_dtypes(right: Path, cli: Cli) -> None:
     line = ("further dtypes: 3 cases of each clause whose verdict does not depend on the dtype{} "
             "(--dtype NAME tries all)")

@@ -32,7 +32,7 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
     return Fuzzer(documents(tmp_path_factory.mktemp("spoilt")), known, SEED)
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_spoilt_file_is_told_with_its_line_or_works(fuzzer: Fuzzer, part: int) -> None:
     found = {number: fuzzer.put(number) for number in range(part, MUTANTS, PARTS)}

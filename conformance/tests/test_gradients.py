@@ -252,6 +252,7 @@ attend.lift = "torch"
 RIGHT = "return logits @ key, logits.mT @ query, weights.mT @ grad"
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("ends", "verdict"), [
     (RIGHT, Verdict.HELD), (RIGHT.replace("query, w", "query * 1.01, w"), Verdict.VIOLATED),
     ("raise NameError('oops')", Verdict.ERRORED)], ids=["right", "wrong", "raising"])
@@ -457,6 +458,7 @@ def attend(query, key, value):
 """
 
 
+@pytest.mark.nightly
 def test_a_frameworks_gradients_are_compared_with_no_fault(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "wrong.py").write_text(OF_FRAMEWORK)

@@ -320,6 +320,7 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
     assert "block" not in source(form).partition("def attend")[2]
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("target", "message"), [
     ("their_numpy:no_attention", "their_numpy:no_attention does not compute attention in any of the"),
     ("their_numpy:of_three_heads",

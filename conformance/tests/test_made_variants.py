@@ -115,7 +115,7 @@ def put(folder: Path, name: str, form: str, recipe: str, *, lift: str = "torch",
     return Engine(plan).replay(Item(plan.targets[0], plan.clauses[0], dtype), recipe)
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("form", "recipe"), [
     ("compile", MASKED), ("export", MASKED), ("vmap", MASKED), ("checkpoint", OF_GRADIENTS),
     ("variants.compiled_gradients", OF_GRADIENTS)])
@@ -124,7 +124,7 @@ def test_a_sound_function_is_the_same_in_every_form(tmp_path: Path, form: str, r
     assert (outcome.verdict, outcome.reason) == (Verdict.HELD, "")
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "form", "recipe", "says"), [
     ("another_when_compiled", "compile", MASKED, "output by torch.compile should be that without: "),
     ("another_when_exported", "export", MASKED, "output by torch.export should be that without: "),
@@ -137,6 +137,7 @@ def test_a_form_of_pytorch_that_differs_is_convicted(
     assert outcome.reason.startswith(says)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "form", "says"), [
     ("asks_numbers", "export", "torch.export refuses it ("),
     ("asks_numbers", "vmap", "torch.func.vmap refuses it ("),
@@ -161,7 +162,7 @@ def test_onnx_is_not_asked_in_half_precision(tmp_path: Path) -> None:
                               "of its own")
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("form", "recipe"), [
     ("compile", MASKED), ("export", MASKED), ("vmap", MASKED), ("checkpoint", OF_GRADIENTS)])
 def test_a_sound_function_of_jax_is_the_same_in_every_form(tmp_path: Path, form: str, recipe: str) -> None:
@@ -183,6 +184,7 @@ def test_a_form_of_jax_that_differs_is_convicted(
     assert outcome.reason.startswith(says)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "form", "says"), [
     ("asks_numbers", "compile", "jax.jit refuses it (ConcretizationTypeError: "),
     ("sound", "onnx", "the export to ONNX refuses it (JAX itself exports no ONNX)")])

@@ -281,7 +281,7 @@ def test_what_is_held_names_the_command_that_gives_its_sources() -> None:
     assert "attnspec explain CLAUSE gives them" in words(section(page, "clauses"))
 
 
-def test_a_clause_that_fails_for_the_cause_of_another_has_its_sources_left_out() -> None:
+def test_a_clause_with_the_cause_of_another_has_no_sources() -> None:
     source = QuotedSource(title="notes", quote="each row sums to 1")
     names = ("attention.rows", "masking.definition")
     page = section(render([run(*map(caused, names), clauses=tuple(

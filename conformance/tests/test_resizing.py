@@ -54,7 +54,7 @@ def test_a_trial_ends_with_the_smallest_failing_sizes() -> None:
     assert failure.recipe.families == ("integers",)
 
 
-def test_a_wrong_answer_is_made_no_smaller_than_where_it_becomes_an_exception() -> None:
+def test_a_wrong_answer_is_not_made_an_exception() -> None:
     wrong = Measured("agree", "they differ", 2.0, 2.0, 1.0, 0.0, 2.0, (0,), 1, 1, 1)
 
     def put(recipe: Recipe) -> Tally:

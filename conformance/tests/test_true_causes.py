@@ -53,13 +53,13 @@ def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping
     return np.asarray(output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["w_out"])
 
 
-def test_halved_logits_are_told_as_such_and_not_as_a_length_up_to_which_they_show() -> None:
+def test_halved_logits_are_told_as_such_and_not_as_a_length() -> None:
     subject = subject_of(halved_logits, dtypes=(DType.FLOAT16,))
     words = likely_words(failures(subject, "attention.definition", "numerics.ties"))
     assert words.startswith("Likely one bug: the logits are wrong by the factor 0.5 (scale)")
 
 
-def test_a_place_that_depends_on_one_query_is_told_as_that_length_and_its_keyword() -> None:
+def test_what_depends_on_one_query_is_told_with_its_keyword() -> None:
     subject = subject_of(window_of_one_query_behind_all, frozenset({"window"}), dtypes=(DType.FLOAT32,),
                          conventions={"causal_alignment": "top_left"})
     failed = failures(subject, "window.definition", "window.alone")
@@ -68,7 +68,7 @@ def test_a_place_that_depends_on_one_query_is_told_as_that_length_and_its_keywor
     assert failed[0].evidence.wrong.startswith("At B=2 H=2 Hkv=2 T=1 S=6")
 
 
-def test_heads_that_are_interleaved_are_told_as_mixed_up_and_not_as_keys_that_leak() -> None:
+def test_heads_that_are_interleaved_are_told_as_mixed_up() -> None:
     """Their columns, read one by one through projections that select them, look like keys that the flag hides."""
     subject = subject_of(interleaved_heads, frozenset({"causal"}), dtypes=(DType.FLOAT32,), kind=Kind.LAYER)
     [failed] = failures(subject, "layers.definition")
@@ -78,7 +78,7 @@ def test_heads_that_are_interleaved_are_told_as_mixed_up_and_not_as_keys_that_le
 
 
 @pytest.mark.parametrize(("longer", "is_chance"), [(LONGER - 1, True), (LONGER, False)])
-def test_a_length_at_which_alone_it_fails_is_no_chance_where_many_longer_ones_hold(longer: int, *,
+def test_a_length_at_which_alone_it_fails_is_no_chance(longer: int, *,
                                                                                    is_chance: bool) -> None:
     fared = {1: True, **{2 + number: False for number in range(longer)}}
     profile = Profile(1, Condition(Rule.ONLY, 1), fared, is_settled=True)

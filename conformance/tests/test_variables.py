@@ -75,7 +75,7 @@ def test_pages_of_one_length_are_told_as_such() -> None:
     assert likely_words([outcome]) == "Likely one bug: fails where the slots of a page = 64 (explains 1 of 1)"
 
 
-def test_an_exception_that_a_mask_brings_out_which_hides_everything_is_told_with_that() -> None:
+def test_an_exception_of_a_mask_that_hides_everything_is_told() -> None:
     outcome = judge_clause("accidents.py:mask_that_hides_everything", "masking.hidden_row_convention")
     assert likely_words([outcome]) == (
         "Likely one bug: fails where no query sees a key, and raises IndexError (explains 1 of 1)")

@@ -82,7 +82,7 @@ class Condition:
         return bool(self.includes_each(np.array([value]))[0])
 
     def includes_each(self, values: Lengths) -> NDArray[np.bool_]:
-        """Of each length, whether it meets it."""
+        """Of each length, in any shape, whether it meets it."""
         match self.rule:
             case Rule.FROM:
                 meets = values >= self.n
@@ -227,7 +227,7 @@ def _bears_out(condition: Condition, known: Mapping[int, bool]) -> bool:
 
 
 def _divided(left: list[Condition], lengths: Lengths) -> NDArray[np.float64]:
-    """Of each length, the share of the smaller camp: hundreds of conditions at hundreds of lengths, hence arrays."""
+    """Of each length, in any shape, the share of the smaller camp. Arrays, for hundreds are tried with hundreds."""
     likely = np.array([each.likely for each in left])
     failing = np.array([each.includes_each(lengths) for each in left])
     weight = (likely[:, np.newaxis] * failing).sum(axis=0)

@@ -15,9 +15,10 @@ import numpy as np
 
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.diagnosis.boundary import Boundary, Told
+from attnspec.numerics.sinks import sink_over_lse
 from attnspec.problems.demand import work
 from attnspec.problems.domain import ANY_MASK, Domain
-from attnspec.problems.problem import Problem, joined
+from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import meets, parts_of
 from attnspec.subjects.paged import slots_of_page
@@ -87,17 +88,6 @@ def _slots(multiple: int) -> Callable[[Problem], float | None]:
     return read
 
 
-def _sink_over_lse(problem: Problem) -> float | None:
-    """How far a sink lies above the log-sum-exp of its row at most, whether or not keys are visible."""
-    if problem.sinks is None:
-        return None
-    whole = joined(problem)
-    key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1], axis=1)
-    scale = problem.scale if problem.scale is not None else problem.query.shape[-1] ** -0.5
-    logits = whole.query.astype(np.float64) @ key.swapaxes(-1, -2) * scale
-    return float((np.asarray(problem.sinks, np.float64)[:, None] - np.logaddexp.reduce(logits, axis=-1)).max())
-
-
 def _sees_no_key(all_of_them: bool) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
         if problem.mask is None:
@@ -116,7 +106,7 @@ VARIABLES = (
     Variable("the window to the left", _window_side(0)),
     Variable("the window to the right", _window_side(1)),
     Variable("softcap", lambda problem: problem.softcap),
-    Variable("sink - lse", _sink_over_lse),
+    Variable("sink - lse", sink_over_lse),
 )
 """In this order: the first that divides the cases is told. P + i is the place of the last query behind a past."""
 

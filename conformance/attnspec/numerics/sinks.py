@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.numerics.operands import Magnitudes, Operands
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import Array, Problem, joined
 
 
 def with_sink(operands: Operands, sinks: Array) -> Operands:
@@ -44,3 +44,17 @@ def _with_zero(array: Array) -> Array:
 def _with_zeros(array: Array) -> Array:
     """(B,H,S,D), (B,H,S,Dv) or (B,H,S), with one more along S that is zero."""
     return np.pad(array, [(0, int(axis == 2)) for axis in range(array.ndim)])
+
+
+def sink_over_lse(problem: Problem) -> float | None:
+    """How far a sink lies above the log-sum-exp of its row at most, whether or not keys are visible; None without any.
+
+    Query (B,H,T,D) and key (B,Hkv,S,D) make logits (B,H,T,S); sinks are (H,).
+    """
+    if problem.sinks is None:
+        return None
+    whole = joined(problem)
+    key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1], axis=1)
+    scale = problem.scale if problem.scale is not None else problem.query.shape[-1] ** -0.5
+    logits = whole.query.astype(np.float64) @ key.swapaxes(-1, -2) * scale
+    return float((np.asarray(problem.sinks, np.float64)[:, None] - np.logaddexp.reduce(logits, axis=-1)).max())
