@@ -14,6 +14,7 @@ from attnspec.report.clause_table import applying_to_nobody, shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
 from attnspec.report.joined import Joined, JoinedRun, Judged
 from attnspec.report.known import but_for
+from attnspec.report.likely_cause import lowered, usual_beginning
 from attnspec.report.other_conventions import is_other_convention
 
 EXITS = {
@@ -114,10 +115,13 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
 
 
 def _beginning(failures: Sequence[Outcome], cause: str) -> str:
-    """What the clearest failure that is seen to begin anywhere says of it; empty where the cause says as much."""
-    told = [failure.evidence.begins for group in explanations(failures) for failure in group.failures
-            if failure.evidence and failure.evidence.begins]
-    return told[0] if told and " where " not in cause else ""
+    """Where the first cause begins, as most of its failures say; empty where the cause says as much."""
+    first = next(iter(explanations(failures)), None)
+    if first is None or " where " in cause:
+        return ""
+    told = [failure.evidence.begins for failure in first.failures if failure.evidence and failure.evidence.begins]
+    usual = usual_beginning(first.failures) if 2 * len(told) > len(first.failures) else ""
+    return next((each for each in told if usual and lowered(each).startswith(usual)), "")
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
