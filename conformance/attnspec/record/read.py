@@ -6,8 +6,9 @@ import gzip
 import lzma
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,11 @@ from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 from attnspec.record.outcome import Outcome
 from attnspec.record.ranked import KernelRanked
 
-PACKED = (".gz", ".xz")
+_PACKINGS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress), ".xz": (lzma.compress, lzma.decompress)}
+"""By the end of a record's name, how it is packed and unpacked; the same text gives the same bytes."""
+
+PACKED = tuple(_PACKINGS)
 """Names of packed records end so."""
 
 
@@ -28,7 +33,7 @@ def read_text(path: Path) -> str:
     """The text of a record, without a last line that was cut off in mid-write. Raises RecordError."""
     try:
         written = path.read_bytes()
-        whole = _unpacked(path, written)
+        whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED else written
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:  # a packed file that was cut off ends too early
         why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
         raise RecordError(f"the record cannot be read: {why}.", where=Place(str(path))) from None
@@ -44,23 +49,7 @@ def read_text(path: Path) -> str:
 def packed(path: Path, text: str) -> bytes:
     """What a file of this name holds; the same text gives the same bytes."""
     written = text.encode("utf-8")
-    match path.suffix:
-        case ".gz":
-            return gzip.compress(written, mtime=0)
-        case ".xz":
-            return lzma.compress(written)
-        case _:
-            return written
-
-
-def _unpacked(path: Path, written: bytes) -> bytes:
-    match path.suffix:
-        case ".gz":
-            return gzip.decompress(written)
-        case ".xz":
-            return lzma.decompress(written)
-        case _:
-            return written
+    return _PACKINGS[path.suffix][0](written) if path.suffix in PACKED else written
 
 
 def unpacked_name(path: Path) -> Path:

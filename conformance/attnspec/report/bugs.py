@@ -157,17 +157,16 @@ def likely_words(failures: Sequence[Outcome]) -> str:
         return ""
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"{_begin(found, found.cause, groups)}: {_plain(found.cause, groups, found.cause.sentence)} ({share})"
+    return f"{_line_of(found, found.cause, groups)} ({share})"
 
 
-def likely_without_share(failures: Sequence[Outcome]) -> str:
-    """The same without how many of the failures it explains, where clauses are counted and not items."""
-    groups = explanations(failures)
+def likely_without_share(groups: Sequence[Explained]) -> str:
+    """The same of failures that are explained already, without how many it explains: there, clauses are counted."""
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
     name = f" ({found.cause.name})" if found.cause.fault else ""
-    return f"{_how_sure(found)}{_how_many(groups, found.cause.noun)}: {found.cause.sentence}{name}"
+    return f"{_line_of(found, found.cause, groups)}{name}"
 
 
 def likely_in_short(failures: Sequence[Outcome]) -> str:
@@ -181,6 +180,11 @@ def likely_in_short(failures: Sequence[Outcome]) -> str:
     where = f" where {found.cause.where}" if found.cause.where else ""
     name = _plain(found.cause, groups, found.cause.name)
     return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
+
+
+def _line_of(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:
+    """`Likely one bug: each query sees one later key`."""
+    return f"{_begin(found, cause, groups)}: {_plain(cause, groups, cause.sentence)}"
 
 
 def _begin(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:

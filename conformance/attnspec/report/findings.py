@@ -89,7 +89,7 @@ def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Explained
     gating = [failure for failure in failures if failure.does_gate(strict=strict)]
     groups = list(explanations(gating))
     for beside in explanations(failures) if len(gating) < len(failures) else ():
-        advice = tuple(failure for failure in beside.failures if failure not in gating)
+        advice = tuple(failure for failure in beside.failures if not failure.does_gate(strict=strict))
         host = max(groups, key=lambda group: _shared(group, beside), default=None)
         if advice and host and host.cause and beside.cause and _shared(host, beside):
             groups[groups.index(host)] = replace(host, failures=(*host.failures, *advice))

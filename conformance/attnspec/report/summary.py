@@ -14,7 +14,7 @@ from attnspec.report.clause_table import applying_to_nobody, shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
 from attnspec.report.joined import Joined, JoinedRun, Judged
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import lowered, usual_beginning
+from attnspec.report.likely_cause import Explained, lowered, usual_beginning
 from attnspec.report.other_conventions import is_other_convention
 
 EXITS = {
@@ -109,14 +109,15 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
-    cause = likely_without_share(failures)
-    return Standing(subject, word, css, _sentence(flat, worst, subject, failures, strict=strict), _shares(outcomes),
-                    len(flat), cause, _beginning(failures, cause), tuple(refused_by(subject.card, flat)))
+    groups = explanations(failures)
+    cause = likely_without_share(groups)
+    return Standing(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict), _shares(outcomes),
+                    len(flat), cause, _beginning(groups, cause), tuple(refused_by(subject.card, flat)))
 
 
-def _beginning(failures: Sequence[Outcome], cause: str) -> str:
+def _beginning(groups: Sequence[Explained], cause: str) -> str:
     """Where the first cause begins, as most of its failures say; empty where the cause says as much."""
-    first = next(iter(explanations(failures)), None)
+    first = next(iter(groups), None)
     if first is None or " where " in cause:
         return ""
     told = [failure.evidence.begins for failure in first.failures if failure.evidence and failure.evidence.begins]
@@ -152,28 +153,31 @@ def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: b
     return f"conforms{but_for(outcomes)}", "good"
 
 
-def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged, failures: Sequence[Outcome], *,
+def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged, groups: Sequence[Explained], *,
               strict: bool) -> str:
-    """`21 of 70 clauses fail, one cause`; of one that conforms what it holds."""
+    """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
-    if failures:
-        failing = len({outcome.clause for outcome in failures})
+    if failing := len(_clauses_of(groups)):
         told = f"{failing} of {counted(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
-        return "; ".join([f"{told}{_causes(failures)}", *_advice(outcomes, strict=strict)])
+        return "; ".join([f"{told}{_causes(groups)}", *_advice(outcomes, strict=strict)])
     if Verdict.UNEXPECTED in worst:
         return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     held = f"{worst.count(Verdict.HELD)} of {counted(total, 'applicable clause')} held by {subject.label}"
     return "; ".join([held, *_advice(outcomes, strict=strict)])
 
 
-def _causes(failures: Sequence[Outcome]) -> str:
+def _causes(groups: Sequence[Explained]) -> str:
     """`, one cause`; where some have none that is known, how many clauses those explain that are."""
-    groups = [group for group in explanations(failures) if group.cause]
-    if not groups:
+    known = [group for group in groups if group.cause]
+    if not known:
         return ""
-    said = f", {'one cause' if len(groups) == 1 else counted(len(groups), 'cause')}"
-    clauses = {failure.clause for group in groups for failure in group.failures}
-    return said if clauses == {failure.clause for failure in failures} else f"{said} for {len(clauses)} of them"
+    said = f", {'one cause' if len(known) == 1 else counted(len(known), 'cause')}"
+    clauses = _clauses_of(known)
+    return said if clauses == _clauses_of(groups) else f"{said} for {len(clauses)} of them"
+
+
+def _clauses_of(groups: Sequence[Explained]) -> set[str]:
+    return {failure.clause for group in groups for failure in group.failures}
 
 
 def _advice(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:

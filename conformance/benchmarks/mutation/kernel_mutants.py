@@ -78,13 +78,13 @@ def mutants_of(kernel: str) -> Sequence[KernelMutant]:
     found: dict[str, KernelMutant] = {}
     for change in _changes(text):
         changed = change.made_in(text)
-        if changed not in found and change.is_one and _is_python(changed):
+        if changed not in found and change.is_one and is_python(changed):
             found[changed] = KernelMutant(kernel, f"{kernel}/{change.name}", changed, change.line_in(text),
                                           change.line_in(changed))
     return tuple(found.values())
 
 
-def _is_python(text: str) -> bool:
+def is_python(text: str) -> bool:
     """Whether it can be read: an assignment to a call, say, cannot, and nobody would run it."""
     try:
         ast.parse(text)

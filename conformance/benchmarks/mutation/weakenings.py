@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import yaml
-from mutation.kernel_mutants import Change
+from mutation.kernel_mutants import Change, is_python
 from mutation.operators import OPERATORS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "attnspec"
@@ -56,7 +56,7 @@ def module_of(path: str) -> str:
 
 def named_mutants() -> Sequence[JudgeMutant]:
     """Those of the table. Raises ValueError where what one changes is not there once, or is the same afterwards."""
-    return tuple(map(_named, yaml.safe_load(TABLE.read_text(encoding="utf-8"))["mutants"]))
+    return tuple(map(_mutant_of, yaml.safe_load(TABLE.read_text(encoding="utf-8"))["mutants"]))
 
 
 def known_survivors() -> Mapping[str, str]:
@@ -64,7 +64,7 @@ def known_survivors() -> Mapping[str, str]:
     return yaml.safe_load(TABLE.read_text(encoding="utf-8"))["survivors"] or {}
 
 
-def _named(row: Mapping[str, Any]) -> JudgeMutant:
+def _mutant_of(row: Mapping[str, Any]) -> JudgeMutant:
     text, before, after = _text_of(row["path"]), row["before"], row["after"]
     if text.count(before) != 1:
         raise ValueError(f"{row['id']}: `{before}` stands {text.count(before)} times in {row['path']}. Quote more or "
@@ -101,7 +101,7 @@ def _in_turn(path: str, random: Random) -> Iterator[JudgeMutant]:
     text, changes = _text_of(path), list(_changes(_text_of(path)))
     for change in random.sample(changes, len(changes)):
         changed = change.made_in(text)
-        if change.is_one and _is_python(changed) and _code(changed) != _code(text):
+        if change.is_one and is_python(changed) and _code(changed) != _code(text):
             says = f"`{change.line_in(text)}` became `{change.line_in(changed)}`"
             yield JudgeMutant(f"{path.removesuffix('.py')}/{change.name}", path, changed, says)
 
@@ -118,14 +118,6 @@ def _changes(text: str) -> Iterator[Change]:
             if of_node and all(map(str.isascii, of_node)):  # columns are counted in bytes
                 for operator in WEAKENING:
                     yield from (Change(operator, node, now) for now in OPERATORS[operator](node))
-
-
-def _is_python(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return False
-    return True
 
 
 @cache
