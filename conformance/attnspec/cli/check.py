@@ -14,6 +14,7 @@ from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.cluster import CLUSTER, carried, in_order
 from attnspec.cli.conclusion import Detail
+from attnspec.cli.entrance import turn_away
 from attnspec.cli.github import GitHub
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import (
@@ -52,6 +53,9 @@ from attnspec.runner.trial_jobs import TRIALS
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
+
+_FILES = ("junit", "badge", "baseline")
+"""Beside the record and the page, what is made of a run also where the subject cannot be had."""
 
 
 @click.command()
@@ -130,6 +134,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
+    is_kept = any((told["record"], told["html"], told["as_json"], *(options[name] for name in _FILES)))
     outputs = Outputs.of(**told, detail=detail)
     sharing = sharing_of(options)
     workers, baseline, files = options.pop("workers"), Baseline.of(options), verdict_files(options)
@@ -139,10 +144,12 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more, must_take=contract)
     known_targets(plan)
+    github = GitHub.of(outputs.console_stream, plan.implementations)
+    if source == TRIALS and carrier is None and not is_kept and not github:
+        turn_away(plan)
     for line in (*foretold(plan.sizes, plan.deadline), *foretold_variants(plan.variants)):
         click.echo(line, err=True)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
-    github = GitHub.of(outputs.console_stream, plan.implementations)
     written = Together([*outputs.kept, *known, *files, *github])
     handlers = [*outputs.handlers(written), written]
     session = Session(plan, workers=workers, command=typed(), source=source, sharing=sharing, carrier=carrier)

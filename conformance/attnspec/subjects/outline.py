@@ -45,8 +45,8 @@ def no_such_function(target: str) -> TargetError | None:
     written, _, name = target.rpartition(":")
     if written.endswith(":"):
         return TargetError(f"{target!r} has two colons. Did you mean {written.rstrip(':')}:{name}?")
-    file = _file_of(written)
-    if file is None or not file.is_file() or name.partition(".")[0] in (bound := _bound(file)) or not bound:
+    file = file_of(written)
+    if file is None or not file.is_file() or name.partition(".")[0] in (bound := names_in(file)) or not bound:
         return None
     return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
                        where=Place(shown(file)))
@@ -70,18 +70,25 @@ def meant(target: str, known: Iterable[str]) -> list[str]:
 def class_for_function(target: str) -> TargetError | None:
     """For `mine.py:Layer` where the file binds this name by a class statement alone; else None."""
     written, _, name = target.rpartition(":")
-    file = _file_of(written)
-    try:
-        tree = ast.parse(file.read_bytes()) if file else ast.Module([], [])
-    except (OSError, SyntaxError, ValueError):  # the import says it better
-        return None
-    binding = [node for node in ast.walk(tree) if name in _binds(node)]
-    match binding:
-        case [ast.ClassDef(decorator_list=[], bases=bases)] if file and binding[0] in tree.body:
-            where = Place(shown(file), binding[0].lineno)
+    file = file_of(written)
+    match only_binding(file, name) if file else None:
+        case ast.ClassDef(decorator_list=[], bases=bases) as binding if file:
+            where = Place(shown(file), binding.lineno)
             importable = by_name(file, name) if written.endswith(".py") else target
             return no_function(target, name, importable if bases else "", where)
     return None
+
+
+def only_binding(file: Path, name: str) -> ast.stmt | None:
+    """The statement of a file that binds a name, where it stands in no other and nothing else binds it, in whatever
+    scope; None also where the file cannot be read: the import says it better.
+    """
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    binding = [node for node in ast.walk(tree) if name in _binds(node)]
+    return binding[0] if len(binding) == 1 and isinstance(binding[0], ast.stmt) and binding[0] in tree.body else None
 
 
 def no_function(target: str, name: str, importable: str, where: Place | None) -> TargetError:
@@ -101,7 +108,7 @@ def by_name(file: Path, name: str) -> str:
     return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else SOMEWHERE
 
 
-def _file_of(written: str) -> Path | None:
+def file_of(written: str) -> Path | None:
     """The file that the part of a target before the colon means."""
     return Path(written) if written.endswith(".py") else file_of_module(written)
 
@@ -118,7 +125,7 @@ def _binds(node: ast.AST) -> set[str]:
             return set()
 
 
-def _bound(file: Path) -> set[str]:
+def names_in(file: Path) -> set[str]:
     """Every name that stands in a file; none where it cannot be read, or where names may come about unseen."""
     try:
         nodes = list(ast.walk(ast.parse(file.read_bytes())))
