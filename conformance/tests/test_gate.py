@@ -14,6 +14,7 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.engine.cases import UNFINISHED
 from attnspec.engine.engine import Engine
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import gate
@@ -331,3 +332,35 @@ test_it = gate("numpy/paper", clauses="paged.definition", dtypes="float32", effo
     assert "1 skipped" in done.stdout
     assert "test_it judged nothing of numpy/paper, and is no gate: numpy/paper takes no block_table" in done.stdout
     assert done.returncode == 1
+
+
+INTERRUPTED = """
+import os, signal
+import numpy as np
+from attnspec import gate
+
+failed = False
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in a shell's background
+
+
+def attend(query, key, value):
+    global failed
+    if failed:
+        os.kill(os.getpid(), signal.SIGINT)
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    output = weights / weights.sum(axis=-1, keepdims=True) @ value
+    failed = not np.array_equal(query, np.rint(query))
+    return output + failed
+
+
+attend.grouped = False
+test_attention = gate(attend, clauses="attention.definition", dtypes="float32")
+"""
+
+
+def test_an_interrupted_gate_tells_what_it_has_found(tmp_path: Path) -> None:
+    done = pytest_run(tmp_path, INTERRUPTED)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "Exit: attention.definition (spec/attention.yaml:" in done.stdout
+    assert UNFINISHED in done.stdout

@@ -7,7 +7,13 @@ from attnspec.core.keywords import COUNTS, VALUED
 from attnspec.problems.caches import past_by
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Evidence
+from attnspec.subjects.subject import SubjectRaised
+from attnspec.trials.judging import Failure, Violated
 from attnspec.trials.trial import Trial
+
+UNFINISHED = "(it was interrupted before a smaller case and a cause were looked for)"
+"""What is said of the case that failed first."""
 
 MOST_NUMBERS = 8
 """So many lengths are written out."""
@@ -19,6 +25,14 @@ def in_a_line(trial: Trial, recipe: Recipe) -> str:
     used = "".join(f" {name}{_pattern(name, recipe)}" for name in sorted(recipe.features))
     mask = f", mask {recipe.mask}" if "mask" in recipe.features else ""
     return f"{recipe.sizes} {trial.evaluator.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
+
+
+def unfinished(trial: Trial, failure: Failure, recipe: Recipe) -> Evidence:
+    """The evidence of a failure as it was found, of which nothing more is known."""
+    measured = failure.measured if isinstance(failure, Violated) else None
+    sentence = measured.sentence if measured else str(failure)
+    return Evidence(f"{sentence} {UNFINISHED}", in_a_line(trial, recipe), recipe.text, measured,
+                    traceback=failure.traceback if isinstance(failure, SubjectRaised) else "")
 
 
 def _pattern(keyword: str, recipe: Recipe) -> str:

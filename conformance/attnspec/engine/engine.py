@@ -55,6 +55,8 @@ class Engine:
                  archives: Archives | None = None) -> None:
         self.plan = plan
         self._archives = archives
+        self.tell: Callable[[Outcome], None] = lambda _: None
+        """Is told an outcome that fails before its smallest case and a cause are found."""
         self.breadcrumb = breadcrumb
         self._law: Spec = load_spec(plan.spec, plan.spec_add)
         of_clauses = (word for word in map(word_of, plan.clauses) if word not in ("", ALL, "*"))
@@ -234,6 +236,7 @@ class Engine:
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
                                                     lambda: self._refutations)
             self._subject_runs[target].archives = self._archives
+            self._subject_runs[target].tell = lambda outcome: self.tell(self.compared(outcome))
         return self._subject_runs[target]
 
     def _begin(self, target: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import written
@@ -18,6 +18,7 @@ from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.engine.asked import as_put, samples_gradients
+from attnspec.engine.cases import unfinished
 from attnspec.engine.known_failures import listed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
@@ -60,6 +61,8 @@ class SubjectRun:
                  refutations: Callable[[], Refutations] = Refutations) -> None:
         self.subject = subject
         self.archives: Archives | None = None
+        self.tell: Callable[[Outcome], None] = lambda _: None
+        """Is told a clause that fails before its smallest case and a cause are found."""
         self.held: dict[tuple[str, DType], tuple[Recipe, ...]] = {}
         """By clause and dtype: the cases of it that held."""
         self._looked_into = 0
@@ -202,12 +205,20 @@ class SubjectRun:
 
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
         known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
-        return Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
-                     self.breadcrumb, shrinks=known is None and not self._is_explained,
-                     cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
-                     before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
-                     shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
-                     asked=self._asked(check, evaluator), sample=self._portions.sample(check.clause, evaluator.dtype))
+        trial = Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
+                      self.breadcrumb, shrinks=known is None and not self._is_explained,
+                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
+                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
+                      shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
+                      asked=self._asked(check, evaluator), sample=self._portions.sample(check.clause, evaluator.dtype))
+        return replace(trial, tell=partial(self._tell, trial))
+
+    def _tell(self, trial: Trial, failure: Failure, recipe: Recipe) -> None:
+        """Tell of a failure as it is found: who is interrupted while it is made small has it."""
+        evidence = unfinished(trial, failure, recipe)
+        verdict = Verdict.ERRORED if isinstance(failure, SubjectRaised) else Verdict.VIOLATED
+        self.tell(self._outcome(trial.check, trial.evaluator.dtype, verdict, reason=evidence.sentence,
+                                evidence=evidence))
 
     def _asked(self, check: Check, evaluator: Evaluator) -> tuple[Asked, ...]:
         """The sizes that the user names, or the subject declares, where the clause is put them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
@@ -53,6 +53,10 @@ class AuditJobs:
     def carry_out(self, job: Item | Probing) -> Done:
         """Try the item, or probe the subject."""
         return self._probes.carry_out(job) if isinstance(job, Probing) else self._trials.carry_out(job)
+
+    def tell_failures(self, tell: Callable[[Done], None]) -> None:
+        """Have each failure of a trial told as it is found."""
+        self._trials.tell_failures(tell)
 
     def lost(self, job: Item | Probing, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""

@@ -28,7 +28,7 @@ from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT, FOLDERS, SIZES, STRICT
-from attnspec.runner.judge import ENGINE, clause_of, distinct_items, pronounce, summon
+from attnspec.runner.judge import ENGINE, Judge, clause_of, complete, distinct_items, pronounce, summon
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
@@ -130,7 +130,7 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
             judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
             refused, is_had = dict(judge.refused(item.target)), True
         with one_thread():
-            outcome = pronounce(judge, item, plan=plan)
+            outcome = _pronounced(judge, item, plan)
         outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         request.node.user_properties.extend([(STRICT, "yes")] if plan.strict else [])
@@ -143,6 +143,19 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
     setattr(test_attention, EFFORT, plan.effort.value)
     setattr(test_attention, SIZES, (*foretold(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
     return test_attention
+
+
+def _pronounced(judge: Judge, item: Item, plan: Plan) -> Outcome:
+    """The verdict on an item. Who interrupts it while a smaller case is looked for is told the one that fails."""
+    failing: list[Outcome] = []
+    judge.tell = failing.append
+    try:
+        return pronounce(judge, item, plan=plan)
+    except KeyboardInterrupt:
+        if not failing:
+            raise
+    clause, failed = clause_of(judge.spec, item.clause), complete(failing[0], item, plan)
+    pytest.exit(violation(failed, says=clause.says, where=str(clause.where)), pytest.ExitCode.INTERRUPTED)
 
 
 def _texts(given: str | Iterable[str]) -> tuple[str, ...]:

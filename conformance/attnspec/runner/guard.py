@@ -2,8 +2,8 @@
 
 No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside. Small files survive
 it: `.crumb` (its first line is the case on trial), `.trace` (where every thread stood when the process died), `.stderr`
-(what was printed during the item) and `.beat` (a sign of life). The controller, which imports no pytest, reads them
-(traces.py).
+(what was printed during the item), `.failure` (how the item has failed so far) and `.beat` (a sign of life). The
+controller, which imports no pytest, reads them (traces.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import BinaryIO
 
 import pytest
 
+from attnspec.record.codec import to_line
+from attnspec.record.events import Done
 from attnspec.runner.jobs import plan_of, source_of
 from attnspec.runner.suite import SUITE, Jobs
 
@@ -42,6 +44,7 @@ class Guard:
         self._crumb = (folder / f"{worker}.crumb").open("wb", buffering=0)
         self._trace = _opened(folder, worker, "trace")
         self._stderr = _opened(folder, worker, "stderr")
+        self._failure = _opened(folder, worker, "failure")
         (folder / f"{worker}.pid").write_text(str(os.getpid()), encoding="ascii")
         # Ctrl-C reaches the whole process group; the controller alone answers it
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -65,16 +68,21 @@ class Guard:
         os.pwrite(self._crumb.fileno(), f"{recipe}\n".encode(), 0)
         self._case += 1
 
+    def keep_failure(self, failed: Done) -> None:
+        """Note how the item has failed, while a smaller case and a cause are looked for."""
+        self._failure.write(to_line(failed).encode() + b"\n")
+
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Jobs | None:
         """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
         if not file_path.samefile(SUITE):
             return None
-        return Jobs.from_parent(parent, path=file_path, source=source_of(parent.config, self.drop_crumb))
+        source = source_of(parent.config, self.drop_crumb, self.keep_failure)
+        return Jobs.from_parent(parent, path=file_path, source=source)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
         """Hold the judge to its time."""
-        for file in (self._trace, self._stderr):
+        for file in (self._trace, self._stderr, self._failure):
             file.truncate(0)
         self.drop_crumb("")
         try:

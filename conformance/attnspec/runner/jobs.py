@@ -6,7 +6,7 @@ import importlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.nouns import FAILURES, Verdict
@@ -55,6 +55,14 @@ class JobSource(Protocol[E]):
         """What the run comes to."""
 
 
+@runtime_checkable
+class TellsFailures(Protocol):
+    """A source whose jobs may have failed long before they end."""
+
+    def tell_failures(self, tell: Callable[[Done], None]) -> None:
+        """Have each failure told as it is found."""
+
+
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
     """The source of jobs "module:Class", for this plan. Raises AttnspecError where the spec or the plan is bad."""
     look_in(plan.surroundings({}))
@@ -76,9 +84,12 @@ def plan_of(config: pytest.Config) -> Plan:
     return decode(Plan, json.loads(text))
 
 
-def source_of(config: pytest.Config, breadcrumb: Breadcrumb) -> JobSource[Any]:
-    """The source of jobs that this pytest was started with."""
-    return open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config), breadcrumb=breadcrumb)
+def source_of(config: pytest.Config, breadcrumb: Breadcrumb, tell: Callable[[Done], None]) -> JobSource[Any]:
+    """The source of jobs that this pytest was started with. tell: is told failures as they are found."""
+    source = open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config), breadcrumb=breadcrumb)
+    if isinstance(source, TellsFailures):
+        source.tell_failures(tell)
+    return source
 
 
 # The verdicts of items in which the subject was called and judged.

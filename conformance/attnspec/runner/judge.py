@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -23,6 +23,9 @@ ENGINE = "attnspec.engine.engine:Engine"
 
 class Judge(Protocol):
     """What a runner needs of `engine.Engine`. Its first three members are light; the others load adapters."""
+
+    tell: Callable[[Outcome], None]
+    """Is told an outcome that fails before its smallest case and a cause are found."""
 
     @property
     def spec(self) -> Spec:

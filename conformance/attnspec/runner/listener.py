@@ -13,7 +13,7 @@ from attnspec.record.codec import decode, from_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectKnown, key_of
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import JobSource
-from attnspec.runner.traces import end_workers, last_words
+from attnspec.runner.traces import end_workers, failures, last_words
 
 if TYPE_CHECKING:
     import pytest
@@ -116,7 +116,10 @@ class Listener:
         return [item for item in self._items if item not in self.done]
 
     def close(self, reason: str) -> None:
-        """Give up what is missing, and give every subject a card of which something was lost before it spoke."""
+        """Take what items on trial had found, give up what is missing, and give every subject a card of which something
+        was lost before it spoke.
+        """
+        self.receive(_done(line) for line in failures(self._traces) if self.interrupted)
         for item in self.missing():
             self._lose(item, JobFailure(reason))
         for target in dict.fromkeys(item.target for item, done in self.done.items() if _is_lost(done)):

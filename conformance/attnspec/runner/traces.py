@@ -34,6 +34,12 @@ def last_words(folder: Path, worker: str) -> LastWords:
     return LastWords(verdict, recipe, portable(trace.strip()), _ends(printed))
 
 
+def failures(folder: Path) -> list[str]:
+    """How the items that were on trial when their workers were ended had failed by then: a line of a record each."""
+    found = [_read(path).splitlines() for path in sorted(folder.glob("*.failure"))]
+    return [lines[0] for lines in found if lines]
+
+
 def _ends(text: str) -> str:
     text = portable(text)
     return text if len(text) <= 2 * STDERR_END else f"{text[:STDERR_END]}\n…\n{text[-STDERR_END:]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -63,6 +63,14 @@ class TrialJobs:
     def carry_out(self, job: Item) -> ItemFinished:
         """Try the item."""
         return ItemFinished(pronounce(self.judge, job, plan=self.plan, recipe=self.recipe))
+
+    def tell_failures(self, tell: Callable[[Done], None]) -> None:
+        """Have each failure told as it is found."""
+        def told(outcome: Outcome) -> None:
+            item = Item(outcome.subject, outcome.clause, outcome.dtype.value)
+            tell(ItemFinished(complete(outcome, item, self.plan)))
+
+        self.judge.tell = told
 
     def lost(self, job: Item, loss: JobFailure) -> ItemFinished:
         """The outcome of an item that came to nothing; a death is evidence."""

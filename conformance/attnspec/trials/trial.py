@@ -19,7 +19,7 @@ from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
 from attnspec.trials.covering_cases import Choices, openings, sampled, within
 from attnspec.trials.dealer import COMPILED
-from attnspec.trials.judging import Enough, Judging, Tally, Violated
+from attnspec.trials.judging import Enough, Failure, Judging, Tally, Violated
 from attnspec.trials.made_small import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
 from attnspec.vocabulary.scene import NO_VARIANT
@@ -56,7 +56,8 @@ class Trial(Judging):
     under other clauses; at a glance that is not shrunk again.
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
     the cases have cost so much.  asked: the sizes that a user names, which are tried whatever they cost.
-    sample: so many of the openings stand for all cases; 0: all are tried.
+    sample: so many of the openings stand for all cases; 0: all are tried.  tell: is told the case that fails first,
+    before a smaller one is looked for.
     """
 
     cases: int = 0
@@ -68,6 +69,7 @@ class Trial(Judging):
     purse: float = math.inf
     asked: tuple[Asked, ...] = ()
     sample: int = 0
+    tell: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -274,11 +276,14 @@ class Trial(Judging):
             raise Enough
         tally.tried += 1
         tally.work += self._work(recipe)
+        is_first = tally.failure is None
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
             raise Enough from None
-        except (Violated, SubjectRaised):
+        except (Violated, SubjectRaised) as failure:
+            if is_first:
+                self.tell(failure, recipe)
             if self.shrinks:
                 raise
             raise Enough from None
