@@ -14,6 +14,7 @@ from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.digest import Digest
 from attnspec.cli.progress import Live, Plain
 from attnspec.cli.wording import applied
+from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
@@ -320,6 +321,15 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     wrong = told(failed(), *refusals)
     assert wrong[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
     assert not any("is no failure" in line for line in [*wrong, *told(held(), code=0)])
+
+
+def test_what_compilers_left_no_time_for_stands_in_the_verdict() -> None:
+    short = replace(held("attention.finite"), reason=CUT_SHORT.format(0.42))
+    left = undecided("causal.one_query", LEFT_OUT.format(0.42), Verdict.NO_CLAIM)
+    assert told(held(), short, left, code=0)[0] == (
+        "Conforms, on 2 of 3 items, 1 of them with fewer cases: each new shape takes 0.4 s to compile (--effort "
+        "thorough puts all).")
+    assert told(held(), left, code=0)[0].startswith("Conforms, on 1 of 2 items: each new shape")
 
 
 def test_gradients_that_were_left_out_are_told_below_the_verdict() -> None:

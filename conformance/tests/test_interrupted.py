@@ -84,8 +84,9 @@ def test_what_running_items_have_found_is_in_the_record_and_on_the_console(
 def test_a_failure_is_told_once_and_as_it_was_found() -> None:
     told: list[tuple[Failure, str]] = []
     check = checks()["attention.definition"]
-    trial = Trial(check, Evaluator(planted(lambda sizes: sizes.T > 1), DType.FLOAT32), Effort.QUICK,
-                  seed_of(0, check.domain), lambda _: None, tell=lambda failure, case: told.append((failure, case.text)))
+    evaluator = Evaluator(planted(lambda sizes: sizes.T > 1), DType.FLOAT32)
+    trial = Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), lambda _: None,
+                  tell=lambda failure, case: told.append((failure, case.text)))
     tally = trial.hold()
     assert tally.failing
     assert len(told) == 1

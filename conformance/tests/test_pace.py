@@ -22,17 +22,21 @@ TOO_LONG = "a call of such sizes would take it more than 5 seconds"
 @dataclass
 class Clock:
     """Stands still but for the calls of a right function: their seconds by work, the part more that they take if T is
-    odd, and those that sizes take when they are new.
+    odd, and those that sizes take when they are new.  share: of the time, what processors work for it.
     """
 
     seconds_of_work: float = 0.0
     unevenness: float = 0.0
     compiling: float = 0.0
+    share: float = 0.0
     now: float = 0.0
     calls: list[Sizes] = field(default_factory=list)
 
     def perf_counter(self) -> float:
         return self.now
+
+    def process_time(self) -> float:
+        return self.share * self.now
 
     def passes(self, sizes: Sizes) -> bool:
         """A call of these sizes, which is right."""
@@ -44,6 +48,7 @@ class Clock:
 
 def judged(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Tally:
     monkeypatch.setattr("attnspec.trials.evaluator.time", clock)
+    monkeypatch.setattr("attnspec.subjects.in_process.time", clock)
     check = checks()[CLAUSE]
     evaluator = Evaluator(planted(clock.passes), DType.FLOAT32)
     return Trial(check, evaluator, Effort.DEFAULT, seed_of(0, check.domain), lambda _: None).hold()
@@ -60,6 +65,15 @@ def test_a_slow_function_is_spared_its_largest_calls(monkeypatch: pytest.MonkeyP
     tally = judged(clock, monkeypatch)
     assert tally.outside[TOO_LONG] > 0
     assert max(map(work, clock.calls)) < 5 * TELLING / 1.1
+
+
+@pytest.mark.parametrize(("share", "is_spared"), [(0.125, False), (1.0, True), (0.01, True)],
+                         ids=["a busy machine", "an idle one", "one that waits for a device"])
+def test_what_else_the_machine_does_leaves_out_nothing(
+    *, share: float, is_spared: bool, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tally = judged(Clock(seconds_of_work=5e-8, share=share), monkeypatch)
+    assert (TOO_LONG in tally.outside) is is_spared
 
 
 @pytest.mark.parametrize(("clock", "again"), [

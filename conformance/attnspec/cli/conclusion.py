@@ -14,10 +14,11 @@ import click
 from attnspec.cli import findings, unjudged
 from attnspec.cli.baseline import gone, held_against
 from attnspec.cli.declared_width import declared_width
-from attnspec.cli.digest import Digest
+from attnspec.cli.digest import UNDECIDED, Digest
 from attnspec.cli.tried import tried
 from attnspec.cli.unjudged import kept_away, lacks
 from attnspec.cli.wording import applied, few, named, of_subject, plural
+from attnspec.core.compiling import because, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.gradient_keywords import APART
 from attnspec.core.nouns import Effort, Verdict
@@ -128,7 +129,8 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_on_little(digest)}{_declared(digest)}{_refused(digest)}{_but_for(digest)}."
+        how = f"{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
+        return f"Conforms{_on_little(digest)}{_cut_short(digest)}{how}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -218,6 +220,18 @@ def _on_little(digest: Digest) -> str:
     """That one subject was put less than half of what its keywords would allow, because of what it refuses."""
     away, all_of_them = kept_away(digest) if len(digest.subjects) == 1 else (0, 0)
     return f", on {all_of_them - away} of {all_of_them} clauses" if 2 * away > all_of_them else ""
+
+
+def _cut_short(digest: Digest) -> str:
+    """How many clauses and dtypes of one subject were tried on none or few cases, since each of them is compiled."""
+    short = [outcome for outcome in digest.outcomes if is_cut_short(outcome.reason)]
+    left = [outcome for outcome in digest.outcomes if is_left_out(outcome.reason)]
+    if len(digest.subjects) != 1 or not (short or left):
+        return ""
+    put = sum(outcome.verdict not in UNDECIDED for outcome in digest.outcomes)
+    some = f", {len(short)} of them with fewer cases" if short else ""
+    why = because((left or short)[0].reason)
+    return f", on {put} of {plural(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
 
 
 def _against(digest: Digest) -> str:

@@ -6,8 +6,10 @@ full; any other tries a sample of the cases, at the subject's first dtype.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+from attnspec.core.compiling import SECONDS
 from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.gradient_keywords import GRAD, POOL, PROFILE
 from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
@@ -21,6 +23,7 @@ from attnspec.subjects.made import with_made
 from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
+from attnspec.trials.compiling import CompilingTime
 
 
 def as_asked(subject: Subject, plan: Plan) -> Subject:
@@ -71,6 +74,16 @@ def _without_derivative(subject: Subject) -> str:
     except (NotDifferentiated, UnusableAnswer):
         return ""
     return ""
+
+
+def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
+    """What compilers may take in a run of everything; None where nothing is compiled, or all that is asked for is put:
+    clauses, profiles or sizes that somebody names, and what an audit publishes.
+    """
+    is_named = plan.clauses or plan.narrowing or plan.sizes or plan.variants == (AS_DECLARED,) or plan.baseline
+    most = SECONDS[plan.effort]
+    is_bounded = subject.declaration.is_compiled and not is_named and most < math.inf
+    return CompilingTime(most) if is_bounded else None
 
 
 def as_put(subject: Subject, check: Check) -> Subject:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import Place, UsageError, hint
@@ -17,7 +18,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.engine.asked import as_put, samples_gradients
+from attnspec.engine.asked import as_put, compiling_time, samples_gradients
 from attnspec.engine.cases import unfinished
 from attnspec.engine.known_failures import listed
 from attnspec.engine.portions import Portions
@@ -74,6 +75,7 @@ class SubjectRun:
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
         self._refusals = Refusals(subject)
+        self._compiling = compiling_time(plan, subject)
         self._dealer = Dealer(subject, checks, plan.effort, plan.seed)
 
     def evaluator(self, dtype: DType) -> Evaluator:
@@ -84,6 +86,7 @@ class SubjectRun:
         if dtype not in self._evaluators:
             plain = Evaluator(self.subject, dtype)
             self._evaluators[dtype] = self.archives.shared(plain) if self.archives else plain
+            self._evaluators[dtype].compiling = self._compiling
         return self._evaluators[dtype]
 
     @cached_property
@@ -115,10 +118,16 @@ class SubjectRun:
             return self._inapplicable(check, dtype, reason)
         if is_spared:
             return self._inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
-        incidents = incidents_of(self.subject)
+        return self._left_out(check, dtype) or self._held(check, dtype)
+
+    def _left_out(self, check: Check, dtype: DType) -> Outcome | None:
+        """The outcome of a clause that is not put, since calls hang, or compilers have taken all that they may."""
+        incidents, compiling = incidents_of(self.subject), self._compiling
         if incidents is not None and incidents.is_given_up:
             return self._outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
-        return self._held(check, dtype)
+        if compiling and compiling.is_spent and not self._known(check, dtype):
+            return self._outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.of_a_shape))
+        return None
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
         """The outcome; what went wrong outside of trials fails the first clause that has to hold and did."""
@@ -211,7 +220,8 @@ class SubjectRun:
                       before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
                       shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
                       asked=self._asked(check, evaluator), sample=self._portions.sample(check.clause, evaluator.dtype))
-        return replace(trial, tell=partial(self._tell, trial))
+        until = self._compiling.until if self._compiling and not known else math.inf
+        return replace(trial, until=until, tell=partial(self._tell, trial))
 
     def _tell(self, trial: Trial, failure: Failure, recipe: Recipe) -> None:
         """Tell of a failure as it is found: who is interrupted while it is made small has it."""
@@ -241,10 +251,15 @@ class SubjectRun:
         if tally.failure:
             return self._failure(trial, tally, tally.failure)
         if tally.cases:
-            return self._outcome(check, dtype, Verdict.HELD, tally)
+            return self._outcome(check, dtype, Verdict.HELD, tally, reason=self._why_short(tally))
         if tally.outside and tally.no_claims == sum(tally.silent.values()):  # the rest was no case of the clause at all
             return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
         return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=tally.why_no_claim)
+
+    def _why_short(self, tally: Tally) -> str:
+        """Why cases were left out of a clause that held; empty if none were."""
+        is_short = self._compiling and tally.is_cut_short
+        return CUT_SHORT.format(self._compiling.of_a_shape) if self._compiling and is_short else ""
 
     def _failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
         """The verdict on what failed. Of a subject that dies nothing more is asked."""

@@ -7,12 +7,19 @@ import contextlib
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.targets import is_bare
 from attnspec.engine.asked import as_asked
+from attnspec.subjects.new_shapes import SLOW, with_compiling
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied
 from attnspec.subjects.target import importable
-from attnspec.subjects.watching import Asking, asking, surviving, watched
+from attnspec.subjects.watching import Asking, asking, incidents_of, surviving, watched
+
+
+def _is_slow(subject: Subject, seconds: float) -> bool:
+    """Whether its first calls, all of other shapes, took so long that a compiler may be why."""
+    incidents = incidents_of(subject)
+    return incidents is not None and seconds >= SLOW * incidents.calls
 
 
 def summon(target: str, plan: Plan) -> Subject:
@@ -30,6 +37,9 @@ def summon(target: str, plan: Plan) -> Subject:
     subject = watched(subject)
     if is_bare(target):
         with asking(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving(subject):
+            before = subject.callee.cpu_seconds()
             check_axes(subject, target=importable(target))  # nothing is concluded of one that dies; clauses say how
+            if _is_slow(subject, subject.callee.cpu_seconds() - before):
+                subject = with_compiling(subject)
             subject = with_refusals(subject)
     return as_asked(subject, plan)

@@ -19,6 +19,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import Entries, Header
 from attnspec.host.serving import VERSION
 from attnspec.hosting.process import NO_ANSWER, Death, HostDied, HostProcess
+from attnspec.hosting.processors import seconds_of
 
 PLAIN = 2**20
 """Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""
@@ -214,6 +215,15 @@ class Client:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
         self._process.knows(dict(self.about))
+
+    def cpu_seconds(self) -> float:
+        """Seconds that processors have worked in the host, 0 once it has ended; by the clock where that cannot be seen.
+        Only a difference means something.
+        """
+        pid = self.about.get("pid")
+        if not self.surroundings.is_here or not isinstance(pid, int):
+            return time.monotonic()
+        return seconds_of(pid) if self._process else 0.0
 
     def close(self) -> None:
         """End the host; it is started anew if it is asked again."""

@@ -59,6 +59,9 @@ class Callee(Protocol):
     def begin_item(self) -> None:
         """The calls from here on have a whole deadline."""
 
+    def cpu_seconds(self) -> float:
+        """Seconds that processors have worked where it lives; only a difference means something."""
+
     def forget(self) -> None:
         """Give back what was kept of the calls so far."""
 
@@ -156,6 +159,10 @@ class Hosted:
     def begin_item(self) -> None:
         """The client measures."""
         self.client.begin_item()
+
+    def cpu_seconds(self) -> float:
+        """The client sees."""
+        return self.client.cpu_seconds()
 
     def forget(self) -> None:
         """The process goes, and all that it kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -57,6 +58,10 @@ class InProcess:
 
     def begin_item(self) -> None:
         """Nobody measures: the guard of the worker does."""
+
+    def cpu_seconds(self) -> float:
+        """Those of this process."""
+        return time.process_time()
 
     def forget(self) -> None:
         """Programs that the framework compiled."""

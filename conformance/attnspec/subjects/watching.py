@@ -254,6 +254,10 @@ class Watched:
         """The callee's."""
         self.callee.begin_item()
 
+    def cpu_seconds(self) -> float:
+        """The callee's."""
+        return self.callee.cpu_seconds()
+
     def forget(self) -> None:
         """The callee's."""
         self.callee.forget()

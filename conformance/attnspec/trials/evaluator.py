@@ -31,6 +31,7 @@ from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
 from attnspec.subjects.lower import lower
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised
+from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.heap import keep_heap
 from attnspec.trials.memory import Memory
 from attnspec.trials.parameters import of_parameters
@@ -46,6 +47,11 @@ LONGEST = 5.0
 
 TELLING = 2e6
 """The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
+
+COMPUTING = 0.1
+"""The part of a call's time that processors take of one that computes: one that waits, for a device, is timed by the
+clock.
+"""
 
 COLD = 1.0
 """Seconds from which on a call is made again before it tells the pace: the first of its kind may have been compiled."""
@@ -78,6 +84,8 @@ class Evaluator:
         self._made: dict[str, Evaluator] = {}
         self._ranges: list[tuple[Most, ...]] = []
         self.paths = Paths()
+        self.compiling: CompilingTime | None = None
+        """What its calls take is counted here, where each new shape is compiled."""
 
     def under(self, precision: Precision) -> Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
@@ -88,7 +96,7 @@ class Evaluator:
     def within(self, subject: Subject) -> Evaluator:
         """The same subject within other limits: what it answered and what it is held to stand."""
         other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
-        other.precision, other._answers = self.precision, self._answers
+        other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
         return other
 
     @property
@@ -146,8 +154,9 @@ class Evaluator:
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> Answer:
+        size = work(problem.sizes)
         answer, seconds = self._timed(problem)
-        if (size := work(problem.sizes)) >= TELLING:
+        if size >= TELLING:
             if seconds > max(COLD, 2 * self._slowest * size):
                 seconds = self._timed(problem)[1]
                 self._slowest = max(self._slowest, seconds / size)
@@ -155,19 +164,31 @@ class Evaluator:
         return answer
 
     def _timed(self, problem: AnyProblem) -> tuple[Answer, float]:
-        """The subject's answer, and the seconds that it took."""
-        begun = time.perf_counter()
+        """The subject's answer, and the seconds that it took: of processors where these did most of it, so that what
+        is left out does not depend on what else the machine does.
+        """
+        begun, before = time.perf_counter(), self._worked(problem)
         try:
             with np.errstate(all="ignore"):
                 answer = self.subject.answer_any(problem)
         except SubjectRaised as raised:
             raised.asked = problem
             raise
+        finally:
+            worked = max(0.0, self._worked(problem) - before)
+            if self.compiling:
+                self.compiling.count((problem.sizes, frozenset(problem.given)), worked)
         if answer.stderr:
             self.paths.count(answer.stderr)
         else:
             self.paths.taken += 1
-        return answer, time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        return answer, min(seconds, worked) if worked >= COMPUTING * seconds else seconds
+
+    def _worked(self, problem: AnyProblem) -> float:
+        """Seconds of processors that the subject's process has taken so far; 0 where it does not matter."""
+        is_counted = self.compiling is not None or work(problem.sizes) >= TELLING
+        return self.subject.callee.cpu_seconds() if is_counted else 0.0
 
     def seconds(self, sizes: Sizes) -> float:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was."""
@@ -265,14 +286,16 @@ class Evaluator:
     def _evaluator_of(self, subject: Subject) -> Evaluator:
         """An evaluator of a variant, which shares this one's archive if it is held to the same."""
         alone = Evaluator(subject, self.dtype, self.conventions)
-        if alone.shared_by != self.shared_by:
-            return alone
-        return Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
+        is_shared = alone.shared_by == self.shared_by
+        found = Evaluator(subject, self.dtype, self.conventions, archive=self._archive) if is_shared else alone
+        found.compiling = self.compiling
+        return found
 
     def made(self, form: str) -> Evaluator:
         """The same evaluator for a form that attnspec makes of the subject itself."""
         if form not in self._made:
             self._made[form] = Evaluator(self.subject.made[form], self.dtype, self.conventions, archive=self._archive)
+            self._made[form].compiling = self.compiling
         return self._made[form]
 
     def variants(self) -> Mapping[str, Evaluator]:

@@ -59,7 +59,7 @@ class Tally:
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
-    held: the cases of which something was claimed, and which held.
+    held: the cases of which something was claimed, and which held.  is_cut_short: whether cases were left out.
     """
 
     tried: int = 0
@@ -79,6 +79,7 @@ class Tally:
     refused: tuple[Found, ...] = ()
     sample: int = 0
     held: list[Recipe] = field(default_factory=list)
+    is_cut_short: bool = False
 
     def meet(self, recipe: Recipe) -> None:
         """Count the sizes and keywords of a case of which something was claimed."""

@@ -57,7 +57,7 @@ class Trial(Judging):
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
     the cases have cost so much.  asked: the sizes that a user names, which are tried whatever they cost.
     sample: so many of the openings stand for all cases; 0: all are tried.  tell: is told the case that fails first,
-    before a smaller one is looked for.
+    before a smaller one is looked for.  until: how many seconds compilers may have taken in all for it to go on.
     """
 
     cases: int = 0
@@ -69,6 +69,7 @@ class Trial(Judging):
     purse: float = math.inf
     asked: tuple[Asked, ...] = ()
     sample: int = 0
+    until: float = math.inf
     tell: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
 
     def hold(self) -> Tally:
@@ -92,6 +93,8 @@ class Trial(Judging):
             fixed, tally.sample = fixed[: self.sample], self.sample
         if fixed:
             for recipe in fixed:
+                if self._is_long_enough(tally):
+                    break
                 self._try(recipe, tally)
         else:
             self._search(tally)
@@ -129,7 +132,7 @@ class Trial(Judging):
 
     def _further(self, tally: Tally) -> int:
         """How many cases Hypothesis draws; as many as there were openings at least if nothing was claimed of these."""
-        if self.is_glance or self.sample:
+        if self.is_glance or self.sample or tally.is_cut_short:
             return 0
         drawn = self.cases - self._openings if self.cases else DRAWN[self.effort]
         return drawn if tally.cases else max(drawn, self._openings)
@@ -139,7 +142,7 @@ class Trial(Judging):
         sparing = self._sparing
         enough = self.sample or (self._openings if self.is_glance else math.inf)
         for number, choices in enumerate(self._dealt(menu)):
-            if tally.cases >= enough:
+            if tally.cases >= enough or self._is_long_enough(tally):
                 return True
             trial = self if number < COMPILED else sparing
             try:
@@ -149,6 +152,12 @@ class Trial(Judging):
                     trial._shrink(menu, choices, tally)
                 return False
         return True
+
+    def _is_long_enough(self, tally: Tally) -> bool:
+        """Whether a case was judged, and compilers have taken what is this clause's."""
+        compiling = self.evaluator.compiling
+        tally.is_cut_short |= bool(compiling and tally.cases and compiling.spent >= self.until)
+        return tally.is_cut_short
 
     def _dealt(self, menu: Menu) -> Iterator[Choices]:
         """The cases that it opens with; after a sample those that take the place of what makes no claim.

@@ -1,0 +1,37 @@
+"""How much of a quick run may go to compilers, and what is said where that leaves something out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from attnspec.core.nouns import Effort
+
+SECONDS: Mapping[Effort, float] = {Effort.GLANCE: 20.0, Effort.QUICK: 40.0, Effort.DEFAULT: math.inf,
+                                   Effort.THOROUGH: math.inf}
+"""Of processors, that the process of a subject may take for its calls where each new shape is compiled."""
+
+SHARE = 16
+"""The part of what is left that one clause may take: those that need a new shape for each call come to a few cases."""
+
+NEW_TO_OLD = 100
+"""A call at a new shape that takes so many times what it takes again is one that compiles."""
+
+_BECAUSE = "each new shape takes {:.1g} s to compile"
+CUT_SHORT = "tried on fewer cases: " + _BECAUSE
+LEFT_OUT = "left out: " + _BECAUSE
+
+
+def is_cut_short(reason: str) -> bool:
+    """Whether this is said of a clause that was tried on fewer cases."""
+    return reason.startswith(CUT_SHORT.partition("{")[0])
+
+
+def is_left_out(reason: str) -> bool:
+    """Whether this is said of a clause that was not tried."""
+    return reason.startswith(LEFT_OUT.partition("{")[0])
+
+
+def because(reason: str) -> str:
+    """`each new shape takes 0.4 s to compile`, of either."""
+    return reason.partition(": ")[2]

@@ -1,0 +1,108 @@
+"""Where each new shape is compiled a quick run puts fewer cases, and says so; the seconds are those of processors."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+import pytest
+from attnspec.core.compiling import SECONDS, because, is_cut_short, is_left_out
+from attnspec.core.made_variants import AS_DECLARED
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.engine.asked import compiling_time
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.faults.subject import own_subject
+from attnspec.hosting.processors import seconds_of
+from attnspec.problems.problem import Array
+from attnspec.record.outcome import Outcome
+from attnspec.subjects.call import Answer, Call
+from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.new_shapes import with_compiling
+from attnspec.subjects.subject import Subject
+from helpers.law import checks
+
+CLAUSES = ("attention.definition", "attention.batch_is_independent", "causal.one_query", "attention.one_key",
+           "attention.shape", "attention.features_together")
+
+
+@dataclass(frozen=True)
+class Compiled(InProcess):
+    """A right function whose process has worked as many seconds as its calls cost: more for shapes that are new."""
+
+    new: float = 0.4
+    old: float = 0.001
+    shapes: list[object] = field(default_factory=list)
+    worked: list[float] = field(default_factory=list)
+
+    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+        shape = tuple(array.shape for array in call.named.values())
+        self.worked.append(self.old if shape in self.shapes else self.new)
+        self.shapes.append(shape)
+        return super().perform(call, rows)
+
+    def cpu_seconds(self) -> float:
+        return sum(self.worked)
+
+
+def compiled(**costs: float) -> tuple[Subject, Compiled]:
+    sound = own_subject("sound/naive")
+    assert isinstance(sound.callee, InProcess)
+    callee = Compiled(sound.callee.function, **costs)
+    return replace(sound, id="mine.py:attend", callee=callee), callee
+
+
+def outcomes(subject: Subject, effort: Effort = Effort.QUICK) -> list[Outcome]:
+    run = SubjectRun(subject, Plan((subject.id,), effort=effort), lambda _: None, checks)
+    return [run.try_clause(checks()[name], DType.FLOAT32) for name in CLAUSES]
+
+
+@pytest.mark.parametrize(("new", "old", "is_found"), [(0.4, 0.001, True), (0.4, 0.1, False), (0.001, 0.001, False)])
+def test_what_compiles_is_told_by_what_a_new_shape_costs(*, new: float, old: float, is_found: bool) -> None:
+    subject, callee = compiled(new=new, old=old)
+    assert with_compiling(subject).declaration.is_compiled is is_found
+    assert len(callee.worked) <= 44
+    said = replace(subject, declaration=replace(subject.declaration, compiles=False))
+    assert with_compiling(said) is said
+
+
+def test_each_clause_is_put_a_case_and_dear_ones_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnspec.trials.compiling.SHARE", 8)
+    subject, callee = compiled()
+    found = outcomes(with_compiling(subject))
+    assert {outcome.verdict for outcome in found} == {Verdict.HELD}
+    assert all(outcome.cases for outcome in found)
+    short = [outcome for outcome in found if is_cut_short(outcome.reason)]
+    assert short
+    assert len(short) < len(found)
+    assert {because(outcome.reason) for outcome in short} == {"each new shape takes 0.4 s to compile"}
+    assert callee.cpu_seconds() < SECONDS[Effort.QUICK]
+
+
+def test_what_is_beyond_the_time_is_left_out_and_says_why() -> None:
+    subject, _ = compiled(new=30.0)
+    found = outcomes(replace(subject, declaration=replace(subject.declaration, compiles=True)))
+    left = [outcome for outcome in found if is_left_out(outcome.reason)]
+    assert [outcome.verdict for outcome in left] == [Verdict.NO_CLAIM] * len(left)
+    assert found[0].verdict is Verdict.HELD
+    assert len(left) == len(found) - sum(outcome.cases > 0 for outcome in found) > 0
+
+
+def test_at_effort_thorough_and_of_what_does_not_compile_all_is_put() -> None:
+    subject, _ = compiled()
+    dear = replace(subject, declaration=replace(subject.declaration, compiles=True))
+    everything = Plan((subject.id,), effort=Effort.QUICK)
+    assert compiling_time(everything, dear)
+    assert compiling_time(everything, subject) is None
+    for asked in (replace(everything, effort=Effort.THOROUGH), replace(everything, clauses=("causal.*",)),
+                  replace(everything, sizes=("B1 H1 T8 S8 D8",)), replace(everything, baseline="known.yaml"),
+                  replace(everything, variants=(AS_DECLARED,))):
+        assert compiling_time(asked, dear) is None
+
+
+def test_processors_are_asked_what_a_process_has_taken() -> None:
+    before = seconds_of(os.getpid())
+    while seconds_of(os.getpid()) == before:
+        pass
+    assert before < seconds_of(os.getpid()) < before + 1
+    assert seconds_of(2**22 + 1) == 0  # no process has so high a number
