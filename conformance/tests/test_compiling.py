@@ -95,7 +95,7 @@ def test_at_effort_thorough_and_of_what_does_not_compile_all_is_put() -> None:
     assert compiling_time(everything, dear)
     assert compiling_time(everything, subject) is None
     for asked in (replace(everything, effort=Effort.THOROUGH), replace(everything, clauses=("causal.*",)),
-                  replace(everything, sizes=("B1 H1 T8 S8 D8",)), replace(everything, baseline="known.yaml"),
+                  replace(everything, sizes=("B1 H1 T8 S8 D8",)), replace(everything, baseline="known.yaml"), replace(everything, diagnosed=1),
                   replace(everything, variants=(AS_DECLARED,))):
         assert compiling_time(asked, dear) is None
 

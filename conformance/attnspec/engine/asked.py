@@ -78,11 +78,12 @@ def _without_derivative(subject: Subject) -> str:
 
 def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
     """What compilers may take in a run of everything; None where nothing is compiled, or all that is asked for is put:
-    clauses, profiles or sizes that somebody names, and what an audit publishes.
+    clauses, profiles or sizes that somebody names, what an audit publishes, and what is held against others.
     """
-    is_named = plan.clauses or plan.narrowing or plan.sizes or plan.variants == (AS_DECLARED,) or plan.baseline
+    is_named = plan.clauses or plan.narrowing or plan.sizes
+    is_compared = plan.variants == (AS_DECLARED,) or plan.baseline or plan.diagnosed
     most = SECONDS[plan.effort]
-    is_bounded = subject.declaration.is_compiled and not is_named and most < math.inf
+    is_bounded = subject.declaration.is_compiled and most < math.inf and not (is_named or is_compared)
     return CompilingTime(most) if is_bounded else None
 
 

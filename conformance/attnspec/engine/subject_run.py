@@ -76,7 +76,7 @@ class SubjectRun:
         self._raised: set[str] = set()
         self._refusals = Refusals(subject)
         self._compiling = compiling_time(plan, subject)
-        self._dealer = Dealer(subject, checks, plan.effort, plan.seed)
+        self._dealer = Dealer(subject, checks, plan.effort, plan.seed, hurries=self._compiling is not None)
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.

@@ -40,6 +40,9 @@ GLANCED = 3
 SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
 """How many sizes all clauses share where a compiler runs for each."""
 
+SHARED_IN_A_HURRY = 3
+"""How many of these where compilers have little time: T = S, T < S and T > S, one of them with grouped heads."""
+
 BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2.5e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
 """The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
 
@@ -90,6 +93,7 @@ class SizePlan:
     demands: all that a run may put to it: each is dealt its part of the pairs, whichever are tried in the end.
     compiles: whether a compiler runs for every new shape: then all clauses share few.  flipped: how many sizes, their
     first ones, the clauses share that ask variants which compile.  blocks: those of the subject, where it says them.
+    hurries: whether what compiles has little time, so that clauses share a few of these sizes only.
     """
 
     demands: tuple[Demand, ...]
@@ -100,6 +104,7 @@ class SizePlan:
     compiles: bool = False
     flipped: int = 0
     blocks: Blocks = ()
+    hurries: bool = False
     _dealt: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _least: dict[Demand, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -110,7 +115,8 @@ class SizePlan:
         return self._dealt[demand]
 
     def _rows(self, demand: Demand) -> tuple[Sizes, ...]:
-        count = SHARED[self.effort] if self.compiles else self.flipped if demand.flips else 0
+        every = min(SHARED_IN_A_HURRY, SHARED[self.effort]) if self.hurries else SHARED[self.effort]
+        count = every if self.compiles else self.flipped if demand.flips else 0
         shared = self._of_shared(demand, tuple(self._shared(count))) if count else ()
         return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
 
@@ -324,6 +330,6 @@ def sizes_of(lengths: Mapping[str, int]) -> Sizes:
 
 @lru_cache(maxsize=16)
 def plan_for(demands: tuple[Demand, ...], limits: Limits, effort: Effort, seed: int, dtype: DType, *,
-             compiles: bool, flipped: int, blocks: Blocks = ()) -> SizePlan:
+             compiles: bool, flipped: int, blocks: Blocks = (), hurries: bool = False) -> SizePlan:
     """The plan for these, which subjects that take the same share."""
-    return SizePlan(demands, limits, effort, seed, dtype, compiles, flipped, blocks)
+    return SizePlan(demands, limits, effort, seed, dtype, compiles, flipped, blocks, hurries)

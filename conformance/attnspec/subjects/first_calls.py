@@ -56,6 +56,7 @@ def _returned_otherwise(subject: Subject, target: str) -> str:
 
 
 def _inputs(subject: Subject) -> Mapping[str, Array]:
+    """Query, key and value of small whole numbers, each (B,H,T,D)."""
     dtype = numpy_dtype(first_of(subject.declaration.dtypes))
     whole = (np.arange(np.prod(_SHAPE)).reshape(_SHAPE) % 3 - 1).astype(dtype)
     return {name: whole.copy() for name in ("query", "key", "value")}

@@ -24,12 +24,15 @@ alone once, at sizes that clauses share; what comes later is put to other varian
 
 @dataclass
 class Dealer:
-    """Deals sizes to the clauses that one subject is put. checks: the law, asked for when it is needed."""
+    """Deals sizes to the clauses that one subject is put. checks: the law, asked for when it is needed.  hurries:
+    whether compilers have little time.
+    """
 
     subject: Subject
     checks: Callable[[], Mapping[str, Check]]
     effort: Effort
     seed: int
+    hurries: bool = False
     _demands: tuple[Demand, ...] | None = field(default=None, repr=False)
 
     def shapes(self, check: Check, dtype: DType, limits: Limits | None = None) -> tuple[Sizes, ...] | None:
@@ -57,7 +60,7 @@ class Dealer:
         is_shared = declared.has_compiled_variant or demands[0].pool == MADE
         flipped = COMPILED if is_shared else 0
         return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
-                        flipped=flipped, blocks=tuple(declared.blocks.items()))
+                        flipped=flipped, blocks=tuple(declared.blocks.items()), hurries=self.hurries)
 
     @property
     def _projects(self) -> bool:
