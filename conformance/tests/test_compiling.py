@@ -15,6 +15,7 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import own_subject
 from attnspec.hosting.processors import seconds_of
 from attnspec.problems.problem import Array
+from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.call import Answer, Call
 from attnspec.subjects.in_process import InProcess
@@ -95,9 +96,20 @@ def test_at_effort_thorough_and_of_what_does_not_compile_all_is_put() -> None:
     assert compiling_time(everything, dear)
     assert compiling_time(everything, subject) is None
     for asked in (replace(everything, effort=Effort.THOROUGH), replace(everything, clauses=("causal.*",)),
-                  replace(everything, sizes=("B1 H1 T8 S8 D8",)), replace(everything, baseline="known.yaml"), replace(everything, diagnosed=1),
+                  replace(everything, sizes=("B1 H1 T8 S8 D8",)), replace(everything, baseline="known.yaml"),
+                  replace(everything, diagnosed=1),
                   replace(everything, variants=(AS_DECLARED,))):
         assert compiling_time(asked, dear) is None
+
+
+def test_in_a_hurry_clauses_share_three_sizes_of_other_kinds() -> None:
+    demand = checks()["attention.definition"].demand(projects=False)
+    for hurries, count in ((True, 3), (False, 9)):
+        rows = SizePlan((demand,), own_subject("sound/naive").declaration.limits, Effort.QUICK, compiles=True,
+                        hurries=hurries).rows(demand)
+        assert len(rows) == count
+        assert {(sizes.T > sizes.S) - (sizes.T < sizes.S) for sizes in rows} == {-1, 0, 1}
+        assert any(sizes.Hkv < sizes.H for sizes in rows)
 
 
 def test_processors_are_asked_what_a_process_has_taken() -> None:

@@ -292,7 +292,7 @@ class Trial(Judging):
             raise Enough from None
         except (Violated, SubjectRaised) as failure:
             if is_first:
-                self.tell(failure, recipe)
+                self.tell(failure, tally.failing or recipe)  # as it was put, without keywords that it refuses there
             if self.shrinks:
                 raise
             raise Enough from None
