@@ -200,7 +200,7 @@ def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | N
 def _finished(path: Path, record: RunRecord, joint: _Joint, ended: Callable[[RunRecord], RunFinished]
               ) -> Iterator[Event]:
     """The part of an interrupted run that is whole: the subjects of which every item came to an end."""
-    done = Counter(event.subject for event in (*record.outcomes, *record.probes))
+    done = Counter([*(each.subject for each in record.outcomes), *(each.subject for each in record.probes)])
     whole = {subject: planned for subject, planned in record.header.planned.items() if done[subject] == planned}
     for where, event in read_events(path):
         if isinstance(event, RunStarted):
