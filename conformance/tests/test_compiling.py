@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
-from attnspec.core.compiling import SECONDS, because, is_cut_short, is_left_out
+from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, because, is_cut_short, is_left_out
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
@@ -17,10 +18,14 @@ from attnspec.hosting.processors import seconds_of
 from attnspec.problems.problem import Array
 from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
+from attnspec.runner.judge import ENGINE
+from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.subjects.call import Answer, Call
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.new_shapes import with_compiling
 from attnspec.subjects.subject import Subject
+from attnspec.trials.covering_cases import FIXED_KINDS
+from attnspec.vocabulary.tables import TRANSFORMS
 from helpers.law import checks
 
 CLAUSES = ("attention.definition", "attention.batch_is_independent", "causal.one_query", "attention.one_key",
@@ -46,10 +51,10 @@ class Compiled(InProcess):
         return sum(self.worked)
 
 
-def compiled(**costs: float) -> tuple[Subject, Compiled]:
+def compiled(new: float = 0.4, old: float = 0.001) -> tuple[Subject, Compiled]:
     sound = own_subject("sound/naive")
     assert isinstance(sound.callee, InProcess)
-    callee = Compiled(sound.callee.function, **costs)
+    callee = Compiled(sound.callee.function, new=new, old=old)
     return replace(sound, id="mine.py:attend", callee=callee), callee
 
 
@@ -58,7 +63,8 @@ def outcomes(subject: Subject, effort: Effort = Effort.QUICK) -> list[Outcome]:
     return [run.try_clause(checks()[name], DType.FLOAT32) for name in CLAUSES]
 
 
-@pytest.mark.parametrize(("new", "old", "is_found"), [(0.4, 0.001, True), (0.4, 0.1, False), (0.001, 0.001, False)])
+@pytest.mark.parametrize(("new", "old", "is_found"), [
+    (0.4, 0.001, True), (0.4, 0.03, False), (0.4, 0.1, False), (0.001, 0.001, False)])
 def test_what_compiles_is_told_by_what_a_new_shape_costs(*, new: float, old: float, is_found: bool) -> None:
     subject, callee = compiled(new=new, old=old)
     assert with_compiling(subject).declaration.is_compiled is is_found
@@ -70,14 +76,16 @@ def test_what_compiles_is_told_by_what_a_new_shape_costs(*, new: float, old: flo
 def test_each_clause_is_put_a_case_and_dear_ones_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnspec.trials.compiling.SHARE", 8)
     subject, callee = compiled()
-    found = outcomes(with_compiling(subject))
+    found, seconds = outcomes(with_compiling(subject)), callee.cpu_seconds()
+    assert seconds < SECONDS[Effort.QUICK]
     assert {outcome.verdict for outcome in found} == {Verdict.HELD}
     assert all(outcome.cases for outcome in found)
     short = [outcome for outcome in found if is_cut_short(outcome.reason)]
     assert short
     assert len(short) < len(found)
+    whole = {outcome.clause: outcome.cases for outcome in outcomes(subject)}
+    assert all(outcome.cases < whole[outcome.clause] for outcome in short)
     assert {because(outcome.reason) for outcome in short} == {"each new shape takes 0.4 s to compile"}
-    assert callee.cpu_seconds() < SECONDS[Effort.QUICK]
 
 
 def test_what_is_beyond_the_time_is_left_out_and_says_why() -> None:
@@ -110,6 +118,23 @@ def test_in_a_hurry_clauses_share_three_sizes_of_other_kinds() -> None:
         assert len(rows) == count
         assert {(sizes.T > sizes.S) - (sizes.T < sizes.S) for sizes in rows} == {-1, 0, 1}
         assert any(sizes.Hkv < sizes.H for sizes in rows)
+
+
+def test_where_compilers_have_little_time_what_is_dear_comes_last(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import jax\ndef attend(query, key, value): ...\n", encoding="utf-8")
+    plan = Plan((f"{tmp_path}/mine.py:attend",), effort=Effort.QUICK, dtypes=(DType.FLOAT32,))
+    sources = [TrialJobs(with_engine(each, engine=ENGINE, recipe="")) for each in (plan, replace(plan, diagnosed=1))]
+    hurried, plain = ([item.clause for item in source.items()] for source in sources)
+    assert sorted(hurried) == sorted(plain)
+    last = [hurried.index(name) for name in ("purity.no_memory", "attention.features_together", "gradients.of_key")]
+    assert last == sorted(last)
+    as_written = [plain.index(name) for name in ("attention.features_together", "gradients.of_key", "purity.no_memory")]
+    assert as_written == sorted(as_written)
+
+
+def test_what_is_called_dear_exists() -> None:
+    assert TRANSFORMS.keys() >= RESHAPING
+    assert OWN_SIZES == FIXED_KINDS
 
 
 def test_processors_are_asked_what_a_process_has_taken() -> None:

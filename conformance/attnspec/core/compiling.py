@@ -17,6 +17,15 @@ SHARE = 16
 NEW_TO_OLD = 100
 """A call at a new shape that takes so many times what it takes again is one that compiles."""
 
+RESHAPING = frozenset({
+    "split", "drop_keys", "drop_first_keys", "drop_last_value", "keep_prefix", "keep_queries", "keep_kv_heads",
+    "repeat_keys", "repeat_kv_heads", "widen", "in_chunks", "token_by_token", "past_as_keys"})
+"""The words of `runs` that give a case other sizes, each of which is compiled."""
+
+OWN_SIZES = frozenset({
+    "features", "worked_example", "acceptance", "gaussian", "generic", "long", "panel", "score", "dropout"})
+"""The kinds of problems whose sizes no other clause has."""
+
 _BECAUSE = "each new shape takes {:.1g} s to compile"
 CUT_SHORT = "tried on fewer cases: " + _BECAUSE
 LEFT_OUT = "left out: " + _BECAUSE

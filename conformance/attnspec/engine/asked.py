@@ -6,7 +6,6 @@ full; any other tries a sample of the cases, at the subject's first dtype.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from attnspec.core.compiling import SECONDS
@@ -14,6 +13,7 @@ from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.gradient_keywords import GRAD, POOL, PROFILE
 from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.plan import Plan
+from attnspec.engine.selection import is_hurried
 from attnspec.problems.keyword_arrays import grads
 from attnspec.problems.problem import Problem
 from attnspec.spec.clause import first_of
@@ -77,14 +77,8 @@ def _without_derivative(subject: Subject) -> str:
 
 
 def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
-    """What compilers may take in a run of everything; None where nothing is compiled, or all that is asked for is put:
-    clauses, profiles or sizes that somebody names, what an audit publishes, and what is held against others.
-    """
-    is_named = plan.clauses or plan.narrowing or plan.sizes
-    is_compared = plan.variants == (AS_DECLARED,) or plan.baseline or plan.diagnosed
-    most = SECONDS[plan.effort]
-    is_bounded = subject.declaration.is_compiled and most < math.inf and not (is_named or is_compared)
-    return CompilingTime(most) if is_bounded else None
+    """What compilers may take; None where nothing is compiled, or all is put whatever it takes."""
+    return CompilingTime(SECONDS[plan.effort]) if subject.declaration.is_compiled and is_hurried(plan) else None
 
 
 def as_put(subject: Subject, check: Check) -> Subject:

@@ -20,7 +20,7 @@ from attnspec.core.surroundings import kind_of
 from attnspec.core.targets import is_bare
 from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
-from attnspec.engine.selection import check_known, matching, no_clause, no_dtype
+from attnspec.engine.selection import check_known, is_hurried, matching, no_clause, no_dtype
 from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
@@ -34,6 +34,7 @@ from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import meant
 from attnspec.subjects.registry import findings_about, process_of, registered
+from attnspec.subjects.unloaded import imports_of
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
@@ -161,6 +162,13 @@ class Engine:
         found = self._registered(target)
         is_declared = found is not None and found.declaration.has_compiled_variant
         return is_declared or bool(self._of_variants(target))
+
+    def hurries(self, target: str) -> bool:
+        """Whether a target is known to compile for each shape, before it is loaded, and has little time for that."""
+        found = self._registered(target)
+        is_compiled = found.declaration.is_compiled if found else is_bare(target) and (
+            self.plan.lift == "jax" or "jax" in imports_of(target))
+        return is_compiled and is_hurried(self.plan)
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Mapping, Sequence
 
+from attnspec.core.compiling import SECONDS
 from attnspec.core.errors import LISTINGS, UsageError, near_misses, quoted
+from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.plan import Plan
 from attnspec.spec.clause import hint_of_theme, themes_of
 from attnspec.spec.load import OWN
@@ -18,6 +21,15 @@ def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
         if not fnmatch.filter(ids, pattern):
             raise no_clause(pattern, [*ids, *themes_of(ids)])
     return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
+
+
+def is_hurried(plan: Plan) -> bool:
+    """Whether compilers have little time. Everything is put of clauses, profiles or sizes that somebody names, in an
+    audit, and where a run is held against others.
+    """
+    is_named = plan.clauses or plan.narrowing or plan.sizes
+    is_compared = plan.variants == (AS_DECLARED,) or plan.baseline or plan.diagnosed
+    return SECONDS[plan.effort] < math.inf and not (is_named or is_compared)
 
 
 def no_clause(name: str, known: Sequence[str]) -> UsageError:

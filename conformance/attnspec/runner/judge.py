@@ -37,6 +37,9 @@ class Judge(Protocol):
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles."""
 
+    def hurries(self, target: str) -> bool:
+        """Whether a target is known to compile for each shape, and has little time for that."""
+
     def fetch(self, target: str) -> None:
         """Load what the target names. Raises AttnspecError where it cannot be had."""
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from attnspec.core.compiling import OWN_SIZES, RESHAPING
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
 from attnspec.record.events import Done, ItemFinished, RunStarted
@@ -14,7 +16,7 @@ from attnspec.runner import jobs
 from attnspec.runner.jobs import Breadcrumb
 from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, pronounce, summon
 from attnspec.runner.texts import text_of
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import Clause, Spec
 
 TRIALS = "attnspec.runner.trial_jobs:TrialJobs"
 _ENGINE, _RECIPE = "engine", "recipe"
@@ -23,6 +25,13 @@ _ENGINE, _RECIPE = "engine", "recipe"
 def with_engine(plan: Plan, *, engine: str, recipe: str) -> Plan:
     """The plan, saying by which engine and, to replay, on which one case."""
     return replace(plan, more={**plan.more, _ENGINE: (engine,), _RECIPE: (recipe,)})
+
+
+def _dearness(clause: Clause) -> int:
+    """0 for a clause whose cases have the sizes of others; where compilers have little time, what is dearer is last."""
+    words = {word.name for steps in clause.runs.values() for word in steps}
+    is_dear = words & RESHAPING or clause.given.args.get("kind") in OWN_SIZES
+    return 2 if GRAD in clause.needs else 1 if is_dear else 0
 
 
 class TrialJobs:
@@ -39,7 +48,8 @@ class TrialJobs:
         return self.judge.spec
 
     def items(self) -> tuple[Item, ...]:
-        """The engine's items, each once; where variants of a subject compile, first those that ask its variants.
+        """The engine's items, each once; where variants of a subject compile, first those that ask its variants, and
+        where compilers have little time, last those that are dear.
 
         Such an item takes as long as half of the other clauses: asked late, it leaves other workers idle.
         """
@@ -48,6 +58,9 @@ class TrialJobs:
         return tuple(item for (target, _), group in groups for item in self._ordered(target, tuple(group), asking))
 
     def _ordered(self, target: str, items: Sequence[Item], first: Collection[str]) -> Sequence[Item]:
+        if self.judge.hurries(target):
+            dear = {clause.id: _dearness(clause) for clause in self.spec.clauses}
+            return sorted(items, key=lambda item: dear.get(item.clause, 0))
         return sorted(items, key=lambda item: item.clause not in first) if self.judge.compiles(target) else items
 
     def header(self, blank: RunStarted) -> RunStarted:

@@ -45,12 +45,23 @@ def _check_valid(file: Path, written: str) -> None:
 def loads_at_once(target: str) -> bool:
     """Whether the file behind a target imports nothing but the standard library, NumPy and what is nowhere."""
     file = file_of(target.rpartition(":")[0])
-    try:
-        tree = ast.parse(file.read_bytes()) if file else None
-    except (OSError, SyntaxError, ValueError):
+    if file is None or _tree(file) is None:
         return False
-    return tree is not None and file is not None and not any(
-        _is_found(name, file.parent) for name in set(_imported(tree)) - _PLAIN)
+    return not any(_is_found(name, file.parent) for name in imports_of(target) - _PLAIN)
+
+
+def imports_of(target: str) -> frozenset[str]:
+    """The packages that the file behind a target imports anywhere, as far as it can be read; "" for its siblings."""
+    file = file_of(target.rpartition(":")[0])
+    tree = _tree(file) if file else None
+    return frozenset(_imported(tree)) if tree else frozenset()
+
+
+def _tree(file: Path) -> ast.Module | None:
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
 
 
 def _is_found(package: str, beside: Path) -> bool:
@@ -59,7 +70,7 @@ def _is_found(package: str, beside: Path) -> bool:
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
-    """The packages that a file imports anywhere; "" for a sibling, which may import anything."""
+    """The packages of all import statements."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):

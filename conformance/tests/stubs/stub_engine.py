@@ -48,6 +48,9 @@ class Engine:
         return tuple(Item(target, clause, dtype)
                      for target in self.plan.targets for dtype in dtypes for clause in self.plan.clauses)
 
+    def hurries(self, target: str) -> bool:  # noqa: ARG002  (the protocol's)
+        return False
+
     def compiles(self, target: str) -> bool:
         return target == "compiles"
 
