@@ -11,7 +11,7 @@ from attnspec.cli.findings import ranked
 from attnspec.core.nouns import DType, Verdict
 from attnspec.record.boundaries import Span, blocks, common, spans
 from attnspec.record.events import ItemFinished
-from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
+from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.bugs import OF_LAYOUT, explanations, likely_in_short, likely_words
 from attnspec.report.findings import findings
 from attnspec.report.joined import join
@@ -329,6 +329,20 @@ def test_what_holds_in_some_case_of_a_bug_is_told_as_needed_alone() -> None:
         "Fails only where S ≥ 65 and T ≤ 4 (not in every case); holds at S = 64 and at T = 5.")))
     assert likely_words([*begun("S ≥ 65", "S ≥ 65"), narrower]) == (
         "Likely one bug: fails only where S ≥ 65 (explains 3 of 3)")
+
+
+def test_what_a_wrong_softmax_breaks_from_some_logits_on_or_by_rounding_is_the_same_bug() -> None:
+    zero = Likeness("blocks_start_at_zero", "blocks", "The running maximum starts at 0.", "", 3, 3)
+    named = [outcome(Verdict.VIOLATED, f"attention.{name}", seen=replace(SEEN, like=(zero,))) for name in "abc"]
+    other = outcome(Verdict.VIOLATED, "attention.d", seen=SEEN)
+    logits = located(other, f"{MAGNITUDE}logit is 92 or more, and right where it is 91 (logits)")
+    values = located(other, f"{MAGNITUDE}value is 92 or more, and right where it is 91 (values)")
+    rounding = outcome(Verdict.VIOLATED, "numerics.small_numbers", seen=replace(SEEN, explained=Explanation(
+        "it treats subnormal numbers as 0", "Keep them", "attend.precision = {}", {"flushes_subnormals": True})))
+    unknown = outcome(Verdict.VIOLATED, "numerics.heavy_tails", seen=SEEN)
+    assert likely_words([*named, logits, rounding, unknown]) == (
+        "Likely one bug: the running maximum starts at 0 (`blocks_start_at_zero`, explains 6 of 6)")
+    assert len(explanations([*named, values])) == len(explanations([named[0], rounding])) == 2
 
 
 def test_one_length_alone_is_a_boundary_as_most_tell_it() -> None:

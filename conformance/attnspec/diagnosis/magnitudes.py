@@ -13,6 +13,7 @@ import numpy as np
 
 from attnspec.core.keywords import OFF, VALUED
 from attnspec.problems.problem import Problem, joined
+from attnspec.record.outcome import MAGNITUDE
 
 MOST_DOUBLINGS = 24
 HALVINGS = 5
@@ -23,9 +24,6 @@ LEAST_LOGIT = 1.0
 
 LEAST_VALUE = float(np.finfo(np.float32).tiny)
 """Smaller values lose their digits one by one: there it is rounding that shows, and no magnitude."""
-
-MAGNITUDE = "the answer is wrong where the largest "
-"""How a sentence begins that blames a magnitude."""
 
 
 @dataclass(frozen=True, slots=True)

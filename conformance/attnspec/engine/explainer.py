@@ -12,7 +12,6 @@ from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_claus
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import Examiner
-from attnspec.diagnosis.magnitudes import MAGNITUDE
 from attnspec.diagnosis.raising import RaisingExplainer
 from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
@@ -23,7 +22,7 @@ from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.subject import own_subject
 from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Evidence
+from attnspec.record.outcome import MAGNITUDE, Evidence
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check

@@ -17,7 +17,7 @@ from attnspec.ranking.scoring import Score
 from attnspec.ranking.targets import file_digest
 from attnspec.record.outcome import Outcome
 from attnspec.record.ranked import KernelRanked, Standing
-from attnspec.report.bugs import CONSEQUENCES
+from attnspec.report.likely_cause import CONSEQUENCES
 from attnspec.runner.judge import clause_of, not_run, pronounce
 from attnspec.spec.clause import first_of
 from attnspec.subjects.watching import MOST_HANGS

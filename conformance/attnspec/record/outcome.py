@@ -85,6 +85,9 @@ class Likeness:
 A_CHOICE = " (a choice, no bug)"
 """How the cause of an explanation ends that is nothing to mend: half of the field does so."""
 
+MAGNITUDE = "the answer is wrong where the largest "
+"""How a read-out begins that finds the magnitude from which on an answer is wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:

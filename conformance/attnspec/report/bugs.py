@@ -16,6 +16,7 @@ from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, O
 from attnspec.report.figures import WEIGHT
 from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import (
+    CONSEQUENCES,
     Explained,
     LikelyCause,
     begins,
@@ -48,8 +49,6 @@ OF_LAYOUT: Mapping[str, LikelyCause] = dict.fromkeys(
     LikelyCause("the answer changes with how the inputs lie in memory", stage="layout",
                 advice="Read them by their strides, or copy them first (np.ascontiguousarray, .contiguous())"))
 """By clause on how inputs lie in memory, what its failure says by itself, if nothing says more."""
-CONSEQUENCES = frozenset({"numerics", "drift"})
-"""Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
 _THEMES: Mapping[str, str] = {
     "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
     "merge": "layers", "gqa": "grouped"}

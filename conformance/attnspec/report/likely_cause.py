@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
-from attnspec.record.outcome import A_CHOICE, Outcome
+from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Outcome
 from attnspec.report.held_against_cases import contradicted, telling, told_of_all
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
@@ -20,6 +20,10 @@ OF_EMPTY_ROWS = "hidden_rows_follow_convention"
 OF_NO_RULE = "fails at some sizes, which follow no simple rule"
 BACKWARD = "the backward pass is wrong"
 """How a read-out begins that finds nothing wrong in the forward pass."""
+CONSEQUENCES = frozenset({"numerics", "drift"})
+"""Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
+_SOFTMAX = frozenset({"softmax", "blocks"})
+"""Stages at which it depends on how large logits are what goes wrong."""
 PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
 
@@ -96,7 +100,8 @@ def claimed(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list
 def _is_of(group: Explained, where: str, failure: Outcome) -> bool:
     """Whether what breaks the group breaks this, too. where: the group is seen to fail."""
     lies_there = failure.evidence is not None and is_met(where, failure.evidence.case)
-    return lies_there or any(_same_row(failure, each) for each in group.failures)
+    is_consequence = _is_of_the_softmax(group) and _is_about_rounding(failure)
+    return lies_there or is_consequence or any(_same_row(failure, each) for each in group.failures)
 
 
 def _same_row(one: Outcome, other: Outcome) -> bool:
@@ -107,8 +112,9 @@ def _same_row(one: Outcome, other: Outcome) -> bool:
 
 
 def _merged(pile: Sequence[Explained]) -> Explained:
-    causes = [group.cause for group in pile if group.cause and not _is_refuted(group, pile)] or [
-        group.cause for group in pile if group.cause]
+    leading = [group for group in pile if not any(_shows_in(named, group) for named in pile)]
+    causes = [group.cause for group in leading if group.cause and not _is_refuted(group, pile)] or [
+        group.cause for group in leading if group.cause]
     told = max(causes, key=lambda cause: (
         _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
     failures = tuple(failure for group in pile for failure in group.failures)
@@ -169,7 +175,7 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
     cause, beside = one.cause, other.cause
     if cause is None or beside is None:
         return False
-    if _follows(one, other) or _follows(other, one) or _needs_keyword(one, other) or _needs_keyword(other, one):
+    if any(is_behind(one, other) or is_behind(other, one) for is_behind in (_follows, _needs_keyword, _shows_in)):
         return True
     if cause.fault and beside.fault:
         return cause.fault == beside.fault
@@ -178,6 +184,24 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
     if _lies_within(one, other) or _lies_within(other, one):
         return True
     return _begin_alike(one, other) or bool(_blamed(one) and _blamed(one) == _blamed(other))
+
+
+def _shows_in(named: Explained, other: Explained) -> bool:
+    """Whether a fault of the softmax that explains more is what the other shows: answers that are wrong from some
+    logits on, or clauses about rounding alone.
+    """
+    if not other.cause or not _is_of_the_softmax(named) or len(named.failures) <= len(other.failures):
+        return False
+    is_of_logits = not other.cause.fault and other.cause.says.startswith(f"{MAGNITUDE}logit ")
+    return is_of_logits or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures)))
+
+
+def _is_of_the_softmax(group: Explained) -> bool:
+    return group.cause is not None and bool(group.cause.fault) and group.cause.stage in _SOFTMAX
+
+
+def _is_about_rounding(failure: Outcome) -> bool:
+    return failure.clause.partition(".")[0] in CONSEQUENCES
 
 
 def _lies_within(bounded: Explained, other: Explained) -> bool:
