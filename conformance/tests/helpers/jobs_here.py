@@ -23,9 +23,12 @@ from attnspec.runner.environment import prepared
 from attnspec.runner.jobs import JobSource, open_jobs
 from attnspec.runner.listener import Listener
 from attnspec.runner.session import Session
+from helpers.places import CHECKOUT
 
 WORK_OF_WORKERS = Session._work
 """What `work_here` stands in for."""
+
+LIBRARIES = CHECKOUT / "implementations"
 
 _born_with: dict[str, str] = {}
 """The environment variables that the hosts which are kept were started with."""
@@ -69,13 +72,15 @@ def _hosts_of_a_run() -> Iterator[None]:
         yield
     finally:
         for key, client in list(pool._clients.items()):
-            if client._deaths or not _is_registered(key):
+            if client._deaths or not _is_of_a_library(key):
                 pool._clients.pop(key).close()
 
 
-def _is_registered(key: Hashable) -> bool:
-    target = key[0] if isinstance(key, tuple) else key
-    return ":" not in str(target)
+def _is_of_a_library(key: Hashable) -> bool:
+    """Whether it is one of this checkout's own, whose adapter no test changes."""
+    assert isinstance(key, tuple)  # of subjects/target.py
+    target, _, adapters = key
+    return ":" not in target and adapters == (LIBRARIES,)
 
 
 def _carry_out(listener: Listener, plan: Plan, name: str, due: Collection[str]) -> None:
