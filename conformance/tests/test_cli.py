@@ -158,6 +158,7 @@ def test_what_cannot_be_had_is_told_in_the_verdict_once(check: Cli) -> None:
                                         "Nothing was executed: stub: its import fails. (exit code 2)\n")
 
 
+@pytest.mark.workers
 def test_a_defect_of_ours_is_owned_up_to_once(check: Cli) -> None:
     code, _, err = check("held defect", "--dtype", "float32", "--dtype", "float16")
     assert code == 2

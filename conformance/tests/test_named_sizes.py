@@ -191,6 +191,11 @@ def test_the_clauses_are_those_that_judge_one_call() -> None:
                      "window.definition", "window.own_place_alone"}
 
 
+def test_a_clause_that_is_not_about_groups_has_a_key_head_for_each_query_head() -> None:
+    asked, _ = asked_of(checks()[DEFINITION], own_subject("sound/eager"), ["B1 H4 Hkv2 T8 D8"])
+    assert (asked.sizes.H, asked.sizes.Hkv, asked.why_not) == (4, 4, "")
+
+
 def test_a_slow_call_is_no_reason_to_leave_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnspec.trials.evaluator.Evaluator.seconds", lambda *_: 1e9)
     assert judged(tmp_path, AT_192, check=ONLY_AT_192).verdict is Verdict.VIOLATED

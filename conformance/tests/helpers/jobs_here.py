@@ -23,6 +23,7 @@ from attnspec.runner.environment import prepared
 from attnspec.runner.jobs import JobSource, open_jobs
 from attnspec.runner.listener import Listener
 from attnspec.runner.session import Session
+
 from helpers.places import CHECKOUT
 
 WORK_OF_WORKERS = Session._work
