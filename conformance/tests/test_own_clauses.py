@@ -353,7 +353,6 @@ def test_an_own_clause_is_judged_and_replayed_by_the_line_printed(cli: Cli) -> N
     assert "mine.doubled (mine.yaml:2) is violated" in out
 
 
-@pytest.mark.nightly
 def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, mine: Path, tmp_path: Path) -> None:
     _, _, record = judged(cli, "--spec-add", str(mine.absolute()), "--clause", "mine.doubled")
     assert record.header.spec_added == ("mine.yaml",)
@@ -362,7 +361,6 @@ def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, m
     assert "with mine.yaml" in render([record])
 
 
-@pytest.mark.nightly
 def test_a_clause_from_elsewhere_is_recorded_by_the_name_of_its_file(
     cli: Cli, mine: Path, tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
