@@ -60,3 +60,9 @@ def test_the_halves_that_are_exchanged_are_halves() -> None:
     problem = sliced(DType.FLOAT64, mistake.sizes)
     first, second = np.split(define(problem), 2, axis=-1)
     np.testing.assert_array_equal(mistake.answer(problem), np.concatenate([second, first], axis=-1))
+
+
+def test_a_gain_is_of_one_percent() -> None:
+    [mistake] = [each for each in MISTAKES if each.name.startswith("an output that is off by 1 %")]
+    problem = sliced(DType.FLOAT64, mistake.sizes)
+    np.testing.assert_allclose(mistake.answer(problem), 1.01 * define(problem), rtol=1e-15)
