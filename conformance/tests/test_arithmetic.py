@@ -280,4 +280,8 @@ def test_an_arithmetic_is_told_of_a_function_with_a_bug_elsewhere() -> None:
     [told] = explained("last_block_not_rescaled", DType.FLOAT64, "attention.definition")
     assert told is not None
     assert told.cause == "it computes in float32 throughout"
+
+
+@pytest.mark.nightly
+def test_a_bug_at_its_own_dtype_is_no_arithmetic() -> None:
     assert explained("last_block_not_rescaled", DType.FLOAT32, "attention.definition") == [None]

@@ -165,6 +165,7 @@ def test_limits_are_kept_and_their_triples_left_out() -> None:
     assert not {"T ≠ S", "D ≠ Dv", "Hkv > 1", "grouped heads"} & set(array.factors)
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("mistake", MIXED_UP)
 def test_a_mistake_that_needs_three_features_is_found(mistake: str, tmp_path: Path) -> None:
     target = module_of(KERNEL, tmp_path, MIXED_UP[mistake])

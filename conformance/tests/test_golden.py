@@ -135,6 +135,7 @@ def test_a_run_is_recorded_as_it_was(name: str, tmp_path: Path) -> None:
     assert (code, records.normalised(text)) == (was["exit code"], was["events"])
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("name", PAGES)
 def test_an_old_record_makes_the_same_page(name: str, tmp_path: Path) -> None:
     assert records.page(records.OLD / name, tmp_path) == PAGES[name]

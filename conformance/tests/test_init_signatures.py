@@ -267,7 +267,7 @@ STRANGERS: Mapping[str, str] = {
 }
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(2)
 @pytest.mark.parametrize("target", STRANGERS)
 def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str) -> None:
     pytest.importorskip("torch")

@@ -316,6 +316,7 @@ def attend(query, key, value):
 """
 
 
+@pytest.mark.nightly
 def test_jaxlib_that_aborts_is_a_crash_of_its_item(tmp_path: Path) -> None:
     # jaxlib 0.10.2 on CPU: Check failed in ynn_emitter.cc, under jit, in bfloat16, at head width 1
     jaxlib = pytest.importorskip("jaxlib")
