@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -42,6 +43,11 @@ os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_for_the_night(items)
+
+
+def pytest_collection_finish() -> None:
+    """What is collected stays: no garbage is looked for among ten thousand tests (as in a worker, runner/suite.py)."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
