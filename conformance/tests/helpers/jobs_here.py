@@ -6,6 +6,7 @@ Subjects live in processes of their own here as there. A test of the workers the
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -16,11 +17,11 @@ from typing import Any
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job, Plan
 from attnspec.hosting import pool
-from attnspec.record.codec import from_line, to_line
+from attnspec.record.codec import decode, from_line, to_line
 from attnspec.record.events import Done, Event, ItemStarted, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.environment import prepared
-from attnspec.runner.jobs import JobSource, open_jobs
+from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.listener import Listener
 from attnspec.runner.session import Session
 
@@ -85,7 +86,7 @@ def _is_of_a_library(key: Hashable) -> bool:
 
 
 def _carry_out(listener: Listener, plan: Plan, name: str, due: Collection[str]) -> None:
-    source = open_jobs(name, plan)
+    source = open_jobs(name, decode(Plan, json.loads(plan_text(plan))))  # as a worker is handed it
     cards: dict[str, SubjectCard] = {}
     for job in source.items():
         if job.id in due:
