@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.runner.environment import prepared
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.listener import Listener
-from attnspec.runner.session import Session
+from attnspec.runner.session import Session, _importing_from_here
 
 from helpers.places import CHECKOUT
 
@@ -46,17 +45,6 @@ def work_here(session: Session, listener: Listener, jobs: Sequence[Job], folder:
             _carry_out(listener, session._plan, session.source, {job.id for job in jobs})
     except KeyboardInterrupt:
         listener.interrupted = True
-
-
-@contextmanager
-def _importing_from_here() -> Iterator[None]:
-    """A worker imports from its working directory, and knows no path of its controller's that was none of its own."""
-    before = list(sys.path)
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        yield
-    finally:
-        sys.path[:] = before
 
 
 @contextmanager
