@@ -149,8 +149,9 @@ def test_a_subject_that_raises_errored_with_its_own_traceback(tmp_path: Path, fu
     assert outcome.evidence.recipe
 
 
+@pytest.mark.nightly
 def test_a_subject_that_recurses_without_end_errored(tmp_path: Path) -> None:
-    outcome = judged(tmp_path, "recurses", "attention.worked_example")
+    outcome = judged(tmp_path, "recurses")
     assert outcome.verdict is Verdict.ERRORED
     assert outcome.reason.startswith("RecursionError")
 

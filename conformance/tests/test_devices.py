@@ -106,13 +106,18 @@ def test_precision_on_a_device_takes_the_place_of_that_on_any(tmp_path: Path) ->
 
 
 ON_TWO = """
+import functools
 import jax
+
+@functools.partial(jax.jit, static_argnames="causal")  # one program for a shape, not one for each operation
+def compiled(query, key, value, causal):
+    output = jax.nn.dot_product_attention(*(each.swapaxes(1, 2) for each in (query, key, value)), is_causal=causal)
+    return output.swapaxes(1, 2)
 
 def attend(query, key, value, *, causal=False):
     if [each.id for each in query.devices() | key.devices() | value.devices()] != [2]:
         raise RuntimeError("placed on " + str(query.devices()))
-    output = jax.nn.dot_product_attention(*(each.swapaxes(1, 2) for each in (query, key, value)), is_causal=causal)
-    return output.swapaxes(1, 2)
+    return compiled(query, key, value, causal)
 
 def attend_and_leave(query, key, value):
     return jax.device_put(attend(query, key, value), jax.devices()[1])
