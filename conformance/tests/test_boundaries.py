@@ -130,6 +130,14 @@ def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
     assert boundary.sentence == said
 
 
+def test_heads_are_counted_as_heads_where_a_clause_has_groups_alone() -> None:
+    subject, clause = planted(lambda s: s.B * s.H > 12), CHECKS["grouped.definition"]
+    trial, case = trial_of(subject, clause.clause.id), recipe((4, 8, 4, 3, 5, 4, 4))
+    boundary = begins(Resizer(trial.put, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0, Violated, 4))
+    assert boundary
+    assert boundary.sentence == "Fails where B·H ≥ 13; holds at B·H = 12."
+
+
 def test_what_fails_everywhere_begins_nowhere() -> None:
     assert located(planted(lambda _: True), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
 

@@ -312,18 +312,23 @@ class _Search:
         for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
             if {one, other} <= set(self._axes) and self._may_multiply(one, other) and self._makes_up(one, other):
                 n = length(self.at, one) * length(self.at, other)
-                least = self._least_product(one, other, n)
+                least, held = self._least_product(one, other, n), self._held_product(one, other)
                 for axis in (one, other):
                     self.found.pop(axis, None)
                 name = f"{one}·{self._heads_that_count(other, least)}" if one == "B" else f"{one}·{other}".replace(
                     "Hkv", "H")
+                if groups := length(self.at, "G") if "Hkv" in (one, other) and "Hkv" not in name else 0:
+                    least, held = (held * groups + 1 if groups > 1 else least), held * groups
                 self._held += self._below(one, other)[:1]
-                yield Told((one, other), f"{name} ≥ {least}", f"{name} = {self._held_product(one, other)}")
+                yield Told((one, other), f"{name} ≥ {least}", f"{name} = {held}")
 
     def _heads_that_count(self, axis: str, least: int) -> str:
         """Query heads, unless as many of them that share fewer key heads hold; another axis is itself."""
-        if axis != "Hkv" or "G" not in self._axes or length(self.at, "G") > 1:
+        if axis != "Hkv" or "G" not in self._axes:
             return axis.replace("Hkv", "H")
+        if (groups := length(self.at, "G")) > 1:  # some clauses have no case without groups
+            twice = (moved(sizes, "G", 2 * groups) for sizes in self._below("B", axis)[:1])
+            return "H" if any(map(self.resizer.fails, twice)) else "Hkv"
         pairs = [(B, -(-least // (2 * B))) for B in (length(self.at, "B"), 1, 2)]
         shared = (moved(moved(moved(self.at, "B", B), "Hkv", Hkv), "G", 2) for B, Hkv in pairs if B * Hkv < least)
         fared = [self.resizer.fails(sizes) for sizes in shared]
