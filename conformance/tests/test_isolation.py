@@ -216,6 +216,7 @@ import signal
 import sys
 import tempfile
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in a shell's background
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where they run under nohup
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attnspec.core.plan import Plan
