@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -14,11 +15,14 @@ import numpy as np
 import pytest
 from attnspec.cli import main
 from attnspec.core.surroundings import Surroundings
+from attnspec.hosting import pool
+from attnspec.runner.session import Session
 from attnspec.subjects.installed import audited_command, look_in
 from attnspec.trials.heap import hand_back
 from helpers.browser import chromium
 from helpers.commands import Cli
 from helpers.gradient_rules import little_work
+from helpers.jobs_here import WORK_OF_WORKERS, work_here
 from helpers.places import CHECKOUT, SMALL_SPEC, STUBS
 from helpers.short_suite import leave_for_the_night
 
@@ -26,6 +30,11 @@ if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
 
+# Modules are compiled once and not by each of the hundreds of processes that tests start, also where the checkout is to
+# stay free of compiled files
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(CHECKOUT / ".hypothesis" / "compiled")
+    sys.dont_write_bytecode = False
 # Hypothesis reads every module of a checkout for its constants: the processes that tests start, once and not each anew
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(CHECKOUT / ".hypothesis"))
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
@@ -34,6 +43,11 @@ os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_for_the_night(items)
+
+
+def pytest_collection_finish() -> None:
+    """What is collected stays: no garbage is looked for among ten thousand tests (as in a worker, runner/suite.py)."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +72,25 @@ def not_on_github(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
+def jobs_here() -> Iterator[None]:
+    """Runs of the command start no workers: their jobs are carried out in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "_work", work_here)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But in a test of the workers themselves they do."""
+    if request.node.get_closest_marker("workers"):
+        monkeypatch.setattr(Session, "_work", WORK_OF_WORKERS)
+
+
+@pytest.fixture(autouse=True, scope="module")
 def memory_of_a_file() -> Iterator[None]:
     """What a file of tests has worked out and compiled is let go of after it: a worker runs dozens of files."""
     yield
+    pool.close_all()
     if measure := sys.modules.get("attnspec.evaluation.power.measure"):
         measure.forget_archives()
     if jax := sys.modules.get("jax"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -560,9 +561,13 @@ def published() -> tuple[RunRecord, ...]:
     return read_records(RECORD)
 
 
-def test_the_published_page_names_what_the_published_record_judged(published: tuple[RunRecord, ...]) -> None:
+@pytest.mark.skipif(not RECORD.exists(), reason="no audit is published in this checkout")
+def test_the_published_page_names_what_the_published_record_judged() -> None:
     page = (FOLDER / "index.html").read_text(encoding="utf-8")
-    assert [known.card.id for known in join(published).subjects if known.card.id not in page] == [], (
+    with lzma.open(RECORD, "rt", encoding="utf-8") as record:  # of 80,000 lines those alone: all take 16 s to read
+        cards = [json.loads(line)["card"] for line in record if line.startswith('{"event": "subject_known"')]
+    assert cards
+    assert [card["id"] for card in cards if card["id"] not in page] == [], (
         f"attnspec report {RECORD.relative_to(CHECKOUT)} --html reports/audit/index.html writes it anew")
 
 
@@ -575,6 +580,7 @@ def test_the_published_page_is_small() -> None:
     assert (FOLDER / "index.html").stat().st_size < 3_000_000
 
 
+@pytest.mark.nightly
 def test_nothing_in_the_published_audit_is_left_unexplained(published: tuple[RunRecord, ...]) -> None:
     assert [(told.says, told.folders) for told in audit(join(published)).unexplained] == []
 

@@ -149,6 +149,7 @@ def test_a_subject_that_raises_errored_with_its_own_traceback(tmp_path: Path, fu
     assert outcome.evidence.recipe
 
 
+@pytest.mark.nightly
 def test_a_subject_that_recurses_without_end_errored(tmp_path: Path) -> None:
     outcome = judged(tmp_path, "recurses")
     assert outcome.verdict is Verdict.ERRORED
@@ -161,7 +162,7 @@ def test_an_error_is_shrunk_to_the_simplest_case_that_raises(tmp_path: Path) -> 
     assert outcome.evidence.recipe.endswith(";mask=none;families=integers;seed=0")
 
 
-@pytest.mark.family(4)
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("function", "reason"), [
     ("wrong_shape", "of shape (1, 1, 1) and dtype float32"),
     ("nothing", "None"),

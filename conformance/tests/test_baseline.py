@@ -319,7 +319,6 @@ def aligned(folder: Path, shift: str, *more: str, clause: str = "causal.alignmen
     return checked("--clause", clause, "--effort", "quick", *more)
 
 
-@pytest.mark.nightly
 def test_a_convention_that_changes_stops_a_gate(here: Path) -> None:
     assert aligned(here, TOP_LEFT)[0] == 0
     [known] = read_conventions(here / "known.yaml")
@@ -343,7 +342,6 @@ def test_a_strict_gate_tells_a_changed_convention_and_learns_it(here: Path) -> N
     assert aligned(here, BOTTOM_RIGHT, "--strict")[0] == 0
 
 
-@pytest.mark.nightly
 def test_a_baseline_of_before_knows_no_conventions(here: Path) -> None:
     (here / "known.yaml").write_text("known: []\n", encoding="utf-8")
     assert aligned(here, BOTTOM_RIGHT)[0] == 0

@@ -79,7 +79,7 @@ def test_the_table_is_long_enough() -> None:
     assert len({row.name for row in ALL}) == len(ALL) >= LEAST
 
 
-@pytest.mark.family(18)
+@pytest.mark.family(12)
 @pytest.mark.parametrize("row", HERE, ids=lambda row: row.name)
 def test_a_behaviour_gets_its_verdict_and_nothing_else(row: Behaviour, folder: Path,
                                                        engines: Mapping[int, Engine]) -> None:

@@ -22,7 +22,7 @@ from helpers.law import checks
 pytestmark = pytest.mark.usefixtures("small_archives")
 
 CLAUSES = load_spec().clauses
-FEW = 4
+FEW = 2
 DTYPES = (DType.FLOAT32, DType.BFLOAT16)
 SAMPLE = 5
 """One accusation in so many is tried in float16 as well; spec/refutations.json tells of every dtype."""

@@ -72,7 +72,7 @@ def problems_asked(trial: Engine) -> int:
     return len(set(told.read_text().splitlines()))
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("effort", [Effort.QUICK, Effort.DEFAULT, Effort.THOROUGH])
 @pytest.mark.parametrize("expression", [
     "return attend(query, key, value, mask=mask, bias=bias)",

@@ -38,6 +38,7 @@ def offered(*words: str) -> list[str]:
     return [line.partition(",")[2] for line in answer.splitlines() if line.startswith("plain,")]
 
 
+@pytest.mark.family(9)
 @pytest.mark.parametrize(("words", "offers"), [
     (["ch"], ["check"]),
     (["check", "mine.py:attend_"], ["attend_fast"]),
@@ -113,6 +114,7 @@ def test_words_that_a_colon_broke_are_put_together() -> None:
     assert rejoined(["check", "a.py", ":"]) == ["check", "a.py:"]
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("words", [
     ["check", "nu"], ["check", "fault/c"], ["check", "a:b", "--clause", "c"]], ids=" ".join)
 def test_completing_imports_nothing_heavy(words: list[str]) -> None:

@@ -259,13 +259,11 @@ def test_every_failure_has_one_cause() -> None:
         ("causal_ignored", 3), (None, 1)]
 
 
-@pytest.mark.parametrize("fault", ALL, ids=lambda fault: fault.name)
-def test_a_story_is_told_in_one_short_clause(fault: object) -> None:
-    assert isinstance(fault, type(ALL[0]))
-    clause = plainly(Likeness(fault.name, "", fault.story, "", 1, 1))
-    assert 3 < len(clause) <= 80
-    assert not clause.endswith(".")
-    assert not clause.startswith(("The ", "A "))
+def test_a_story_is_told_in_one_short_clause() -> None:
+    clauses = {fault.name: plainly(Likeness(fault.name, "", fault.story, "", 1, 1)) for fault in ALL}
+    assert len(clauses) > 900
+    assert {name: clause for name, clause in clauses.items() if not (
+        3 < len(clause) <= 80) or clause.endswith(".") or clause.startswith(("The ", "A "))} == {}
 
 
 # --- what conforms

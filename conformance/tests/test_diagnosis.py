@@ -84,7 +84,7 @@ def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replac
     return replace(own_subject("sound/naive"), id="mine", callee=InProcess(staged(**stages)()))
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("name", "clause"), NAMED)
 def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")
@@ -408,6 +408,7 @@ def test_no_overflow_is_told_of_who_subtracts_the_maximum(tmp_path: Path) -> Non
         assert RawExponentials.of(bar, dtype) is None
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("right", "wrong"), [
     ("weights @ value", "(weights @ value)[..., ::-1]"), ("swapaxes(-1, -2) /", "swapaxes(-1, -2) * 2 /")])
 def test_an_overflow_does_not_explain_what_is_wrong_without_it(tmp_path: Path, right: str, wrong: str) -> None:

@@ -75,6 +75,11 @@ def test_limits_are_those_of_exact_tails(trials: int, chance: float, alarm: floa
     assert sum(tail[high + 1:]) <= Fraction(alarm) / 2 < sum(tail[high:])
 
 
+def test_limits_take_the_logarithm_of_no_zero() -> None:
+    with np.errstate(all="raise"):
+        assert limits.__wrapped__(9, 0.5, 1e-3) == limits(9, 0.5, 1e-3)  # anew, whatever was worked out before
+
+
 def test_what_is_certain_has_one_count() -> None:
     assert (limits(7, 0.0, 1e-9), limits(7, 1.0, 1e-9)) == ((0, 0), (7, 7))
 

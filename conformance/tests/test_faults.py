@@ -235,26 +235,29 @@ def _found(fault: Fault, dtype: DType) -> str:
 @pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
 def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType) -> None:
-    silent = {fault.name for fault in ATTENTION if dtype not in fault.equivalents and not _found(fault, dtype)}
     # these stay below any rounding, or drop what is to be dropped: tests of their own have them convicted
     small = {fault.name for fault in ATTENTION
              if fault in drift.FAULTS or "batch_invariant" in fault.claims or fault.stage.value in DROPPING}
+    silent = {fault.name for fault in ATTENTION
+              if fault.name not in small and dtype not in fault.equivalents and not _found(fault, dtype)}
     # all are seen below
-    assert silent - small == {"output_buffer_reused", "mask_not_broadcast", "values_read_beyond"}
+    assert silent == {"output_buffer_reused", "mask_not_broadcast", "values_read_beyond"}
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("dtype", DType)
 def test_a_declared_equivalent_cannot_be_told_from_rounding(dtype: DType) -> None:
     told = {fault.name: where for fault in ATTENTION if dtype in fault.equivalents and (where := _found(fault, dtype))}
     assert told == {}
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("dtype", DType)
 def test_the_staged_reference_is_within_rounding_of_the_truth(dtype: DType) -> None:
     assert {posed.text: reason for posed in _posed(dtype) if (reason := _departs(staged()(), posed))} == {}
 
 
-@pytest.mark.family(2, each="dtype")
+@pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_are_within_rounding_of_the_truth(name: str, dtype: DType) -> None:

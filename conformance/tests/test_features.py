@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Limits
-from attnspec.core.feature_coverage import SINGLE_QUERY, triples_of
+from attnspec.core.feature_coverage import SINGLE_QUERY, triple_behind, triples_of
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
@@ -23,7 +23,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import covered
 from attnspec.subjects.registry import load
 from attnspec.trials.acting_features import acting_features
-from attnspec.trials.feature_cases import acting_triples, feature_recipes
+from attnspec.trials.feature_cases import TRIES, _Redealing, acting_triples, feature_recipes
 from helpers.law import checks
 from helpers.subjects import module_of
 
@@ -141,6 +141,15 @@ def test_a_feature_that_does_not_act_does_not_count() -> None:
     assert "query_lengths" not in features_with(many, query_lengths=67)
 
 
+def test_three_features_that_are_missed_often_enough_are_given_up() -> None:
+    left = triples_of(frozenset({"bias", "causal", "mask"}))
+    redealing = _Redealing(FeatureArray(checks()[TOGETHER].domain, Limits(), (), 0), left, 0)
+    for _ in range(TRIES):
+        assert redealing.left == left
+        redealing._remember(triple_behind(left, 0.0))
+    assert redealing.left == 0
+
+
 def test_what_features_cost_is_little() -> None:
     check = checks()[TOGETHER]
     recipes = feature_recipes(check.domain, Limits(grouped=True), Effort.QUICK, 3, check.domain.sometimes)
@@ -156,6 +165,7 @@ def test_limits_are_kept_and_their_triples_left_out() -> None:
     assert not {"T ≠ S", "D ≠ Dv", "Hkv > 1", "grouped heads"} & set(array.factors)
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("mistake", MIXED_UP)
 def test_a_mistake_that_needs_three_features_is_found(mistake: str, tmp_path: Path) -> None:
     target = module_of(KERNEL, tmp_path, MIXED_UP[mistake])

@@ -173,6 +173,7 @@ def shown_everywhere(path: Path) -> None:
 SOURCES = ("power/quick.jsonl", "power/campaign.jsonl", "time_machine/tm-jax-32300-buggy.jsonl.gz")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_record_with_a_field_changed_is_shown_or_refused(here: Path, source: str) -> None:
     chance, whole = random.Random(source), folder("reports") / source

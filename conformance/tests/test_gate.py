@@ -171,6 +171,7 @@ def test_a_gate_ends_with_what_its_subjects_refuse(tmp_path: Path, options: tupl
     assert "attnspec: shy refuses T ≠ S\n" in pytest_run(tmp_path, shy, *options).stdout
 
 
+@pytest.mark.nightly
 def test_xdist_says_what_a_gate_costs_as_well(tmp_path: Path) -> None:
     told = "attnspec gate test_mine.py::test_attention: 2 items; "
     assert cost(tmp_path, "-n2") == [f"{told}how long they take is measured now and told the next time"]

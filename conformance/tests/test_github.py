@@ -241,6 +241,7 @@ test_attention = gate("mine.py:attend", clauses=["attention.definition"], dtypes
 """
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
 def test_gates_tell_github(options: tuple[str, ...], tmp_path: Path) -> None:
     out = pytest_run(tmp_path, GATE, *options)

@@ -39,14 +39,16 @@ def test_gradcheck_has_its_tolerances_and_asks_twice(
     assert gradcheck.fails_gradcheck(changed(change), first) is wrong
 
 
-@pytest.mark.parametrize("name", [
-    "sound/backward_eager", "sound/backward_recomputed", "fault/grad_key_one_thousandth",
-    "fault/grad_query_one_percent", "fault/grad_causal_dropped", "fault/grad_bias_dropped"])
-def test_gradcheck_says_what_torch_says(name: str) -> None:
+@pytest.mark.family(1, each="kind")
+@pytest.mark.parametrize(("kind", "name"), [
+    ("sound", "backward_eager"), ("sound", "backward_recomputed"), ("fault", "grad_key_one_thousandth"),
+    ("fault", "grad_query_one_percent"), ("fault", "grad_causal_dropped"), ("fault", "grad_bias_dropped")])
+def test_gradcheck_says_what_torch_says(kind: str, name: str) -> None:
     torch = pytest.importorskip("torch")
+    subject = f"{kind}/{name}"
     for each in cases_of(CHECK.cases, DType.FLOAT64, 0):
-        ours = gradcheck.fails_gradcheck(own_subject(name), each)
-        assert ours is not _torch_accepts(torch, name, each.posed.problem), str(each.posed.problem)
+        ours = gradcheck.fails_gradcheck(own_subject(subject), each)
+        assert ours is not _torch_accepts(torch, subject, each.posed.problem), str(each.posed.problem)
 
 
 def _torch_accepts(torch: Any, name: str, problem: Problem) -> bool:  # noqa: ANN401  (a framework)

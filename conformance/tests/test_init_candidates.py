@@ -43,7 +43,8 @@ def test_each_file_of_a_folder_is_judged_as_the_reference_is_called(cli: Cli, ge
     assert out.endswith("wrote implementations/reference/model.py and implementations/reference/manifest.yaml\n"
                         "and 2 adapters beside it, of its candidates.\n"
                         "Next: attnspec rank 'reference/*' --implementations implementations\n")
-    cli("rank", "reference/*", "--implementations", "implementations", "--record", "ranked.jsonl")
+    cli("rank", "reference/*", "--implementations", "implementations", "--clause", "attention.*", "--dtype", "float32",
+        "--record", "ranked.jsonl")
     found = {rank.subject: rank.verdict.value for rank in read_record(Path("ranked.jsonl")).ranks}
     assert found == {"reference/model": "conforms", "reference/_0_right": "conforms",
                      "reference/mean_of_v": "violated"}

@@ -114,6 +114,7 @@ def run(*clauses: str) -> dict[str, Outcome]:
     return by_clause(result)
 
 
+@pytest.mark.workers
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_worker_that_dies_costs_its_own_item_and_the_others_go_on(workers: int) -> None:
     result = result_of("held", "crash", "lacking", "segfault", "violated", workers=workers)
@@ -122,6 +123,7 @@ def test_a_worker_that_dies_costs_its_own_item_and_the_others_go_on(workers: int
     assert len(result.defects) == 2
 
 
+@pytest.mark.workers
 def test_a_worker_that_dies_twice_at_an_item_is_a_defect_that_says_where() -> None:
     result = result_of("crash")
     why = "a process of attnspec died at this item, twice, with no call of the implementation running"
@@ -133,6 +135,7 @@ def test_a_worker_that_dies_twice_at_an_item_is_a_defect_that_says_where() -> No
     assert result.exit_code == 2
 
 
+@pytest.mark.workers
 @pytest.mark.parametrize("name", ["killed_once", "stopped_once"])
 def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -144,12 +147,14 @@ def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
     assert (tmp_path / "mark").exists()
 
 
+@pytest.mark.workers
 def test_any_number_of_items_may_end_their_workers() -> None:
     targets = tuple("abcdef")
     result = result_of("crash", targets=targets)
     assert [defect.partition("-")[0] for defect in result.defects] == list(targets)
 
 
+@pytest.mark.workers
 def test_workers_that_die_before_any_item_are_not_replaced_for_ever() -> None:
     result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:DeadlyEngine").run([])
     assert result.exit_code == 2
@@ -200,6 +205,7 @@ def test_a_worker_may_wait_for_its_next_item_as_long_as_it_takes(tmp_path: Path)
     assert (ended.returncode, last_words(tmp_path, "worker").traceback) == (0, "")
 
 
+@pytest.mark.workers
 def test_what_a_library_prints_is_no_failure(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("noise")["noise"].verdict is Verdict.HELD
     assert capfd.readouterr() == ("", "")
@@ -210,6 +216,7 @@ import signal
 import sys
 import tempfile
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in a shell's background
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where they run under nohup
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attnspec.core.plan import Plan
@@ -274,6 +281,7 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next(
         assert scratch_folders() == [mine]
 
 
+@pytest.mark.workers
 def test_the_users_pytest_does_not_reach_into_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "conftest.py").write_text("raise RuntimeError('a conftest of the user')\n", encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n", encoding="utf-8")
@@ -309,6 +317,7 @@ def attend(query, key, value):
 """
 
 
+@pytest.mark.nightly
 def test_jaxlib_that_aborts_is_a_crash_of_its_item(tmp_path: Path) -> None:
     # jaxlib 0.10.2 on CPU: Check failed in ynn_emitter.cc, under jit, in bfloat16, at head width 1
     jaxlib = pytest.importorskip("jaxlib")

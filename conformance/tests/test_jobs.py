@@ -18,6 +18,7 @@ from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
 from helpers.places import STUBS
 
+pytestmark = pytest.mark.workers
 DIED = ("not_run: defect of attnspec: a process of attnspec died at this item, twice, with no call of the "
         "implementation running ()")
 

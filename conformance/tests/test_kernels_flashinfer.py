@@ -85,7 +85,7 @@ def raises(**_: Tensor) -> dict[str, Tensor]:
     raise RuntimeError("illegal memory access")
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_right_kernel_of_each_definition_keeps_every_clause(name: str) -> None:
     found = judged(as_attention(read(told(name)), kernel_of(name), is_destination_passing=False), effort=Effort.GLANCE)

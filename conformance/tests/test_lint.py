@@ -54,6 +54,7 @@ MANIFEST = [
 ]
 
 
+@pytest.mark.family(5)
 @pytest.mark.parametrize(("was", "now", "message"), [row[1:] for row in MANIFEST], ids=[row[0] for row in MANIFEST])
 def test_lint_tells_what_would_keep_a_subject_from_being_judged(
     cli: Cli, library: Path, was: str, now: str, message: str,
@@ -65,6 +66,7 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
     assert linted(cli) == [message]
 
 
+@pytest.mark.family(5)
 @pytest.mark.parametrize(("was", "now", "message"), [
     ("[attention]", "[atention]",
      "findings.yaml:2: the finding 'mine/ignored' names 'mine/atention', but there is no such subject. Did you mean "
@@ -94,11 +96,13 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
 ], ids=["a subject", "a clause", "a long clause", "a key", "every clause", "a pattern without evidence", "no harm", "a choice unquoted",
         "a clause of what was seen"])
 def test_lint_reads_findings(cli: Cli, library: Path, was: str, now: str, message: str) -> None:
-    findings = library / "findings.yaml"
-    findings.write_text(FINDING, encoding="utf-8")
-    assert linted(cli) == []
-    findings.write_text(FINDING.replace(was, now), encoding="utf-8")
+    (library / "findings.yaml").write_text(FINDING.replace(was, now), encoding="utf-8")
     assert linted(cli) == [message]
+
+
+def test_lint_finds_nothing_wrong_with_a_right_finding(cli: Cli, library: Path) -> None:
+    (library / "findings.yaml").write_text(FINDING, encoding="utf-8")
+    assert linted(cli) == []
 
 
 def test_lint_tells_a_mistake_of_every_library(cli: Cli, library: Path) -> None:

@@ -195,6 +195,7 @@ def test_a_form_that_jax_refuses_does_not_apply(tmp_path: Path, name: str, form:
     assert outcome.reason.startswith(says)
 
 
+@pytest.mark.nightly
 def test_few_shapes_are_asked_of_what_compiles(tmp_path: Path) -> None:
     file = tmp_path / "of_torch.py"
     file.write_text(TORCH)

@@ -108,6 +108,7 @@ def test_a_fault_put_into_an_adapter_turns_it_red(judge: Judge) -> None:
     assert "Does not conform. Looks like one bug: " in output
 
 
+@pytest.mark.nightly
 def test_a_mended_failure_is_told_and_stops_nobody(judge: Judge) -> None:
     judge()
     code, output = judge(FLAW, SCALED)

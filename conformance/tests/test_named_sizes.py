@@ -191,6 +191,17 @@ def test_the_clauses_are_those_that_judge_one_call() -> None:
                      "window.definition", "window.own_place_alone"}
 
 
+@pytest.mark.parametrize(("clause", "grouped", "kv_heads"), [
+    (DEFINITION, True, 2), (DEFINITION, False, 4), ("grouped.definition", True, 2)])
+def test_query_heads_share_a_key_head_where_clause_and_subject_speak_of_it(
+    clause: str, *, grouped: bool, kv_heads: int,
+) -> None:
+    subject = own_subject("sound/eager")
+    declaration = replace(subject.declaration, limits=replace(subject.declaration.limits, grouped=grouped))
+    asked, _ = asked_of(checks()[clause], replace(subject, declaration=declaration), ["B1 H4 Hkv2 T8 D8"])
+    assert (asked.sizes.H, asked.sizes.Hkv) == (4, kv_heads)
+
+
 def test_a_slow_call_is_no_reason_to_leave_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnspec.trials.evaluator.Evaluator.seconds", lambda *_: 1e9)
     assert judged(tmp_path, AT_192, check=ONLY_AT_192).verdict is Verdict.VIOLATED

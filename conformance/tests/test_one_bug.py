@@ -30,6 +30,12 @@ def begun(*words: str) -> list[Outcome]:
             for number, each in enumerate(words)]
 
 
+@pytest.mark.parametrize(("span", "ends"), [
+    (Span("S", 65), 0), (Span("S", 65, 127), 128), (Span("S", 65, block=32), 32)])
+def test_a_block_ends_where_a_range_does_and_a_range_without_an_end_tells_of_none(span: Span, ends: int) -> None:
+    assert span.ends == ends
+
+
 @pytest.mark.parametrize(("words", "read"), [
     ("S ≥ 65", (Span("S", 65),)), ("65 ≤ S ≤ 127", (Span("S", 65, 127),)), ("S ≤ 32", (Span("S", 1, 32),)),
     ("T (= S) = 129", (Span("T (= S)", 129),)), ("D = 64", (Span("D", 64, 64),)),

@@ -40,7 +40,8 @@ def test_the_generated_files_are_fresh(here: Path) -> None:  # noqa: ARG001
 @pytest.mark.family(1)
 @pytest.mark.parametrize(("subject", "code"), [("sound/naive", 0), ("fault/causal_ignored", 1)])
 def test_a_verdict_is_the_same(here: Path, subject: str, code: int) -> None:
-    words = ("check", subject, "--clause", "causal.*", "--dtype", "float32", "--effort", "glance", "-n", "1")
+    words = ("check", subject, "--clause", "causal.is_not_ignored", "--dtype", "float32", "--effort", "glance",
+             "-n", "1")
     verdicts = []
     for optimise in ("2", "0"):
         assert command(*words, "--record", f"{optimise}.jsonl", "--html", "page.html", optimise=optimise)[0] == code

@@ -63,6 +63,7 @@ def at_worst(picture: Picture) -> float | str:
 
 # --- what is drawn
 
+@pytest.mark.family(8)
 @pytest.mark.parametrize(("clause", "fault", "expected", "seen", "axes"), [
     ("attention.ones_in_ones_out", "value_odd_feature_lost", "output by definition", "output", ("query", "feature")),
     ("attention.weights_definition", "output_gain_1e3", "weights by definition", "weights", ("query", "key")),

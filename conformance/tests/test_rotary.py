@@ -14,7 +14,7 @@ from attnspec.core.rotary import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_P
 from attnspec.faults.sound_rotary import FORMULATIONS
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import Precision, precision_of
-from attnspec.numerics.rotary import PAIRS, expect_rotary, norm_allowance, pairs
+from attnspec.numerics.rotary import PAIRS, angle_error, expect_rotary, norm_allowance, pairs
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
@@ -63,6 +63,14 @@ def test_places_are_made_as_their_pattern_says() -> None:
     assert far[1:, -1].min() > FARTHEST * 7 // 8
     assert all((np.diff(row) == 1).sum() >= 3 and row[0] == 0 for row in packed)
     assert (packed[:, 1:] == 0).any()
+
+
+def test_the_angle_of_the_first_pair_is_that_of_the_definition_where_its_place_is_exact() -> None:
+    made = problem("counted")
+    angle = np.broadcast_to(made.positions[:, None, :, None].astype(float), (3, 1, 5, made.width // 2))
+    error = angle_error(made, angle, class_of(DType.FLOAT32))
+    assert error[..., 0].max() < 1e-30  # what a subnormal number may lose
+    assert (error[:, :, 1:, 1:] > 1e-9).all()
 
 
 def test_scattered_places_are_in_no_order_and_differ_between_entries() -> None:

@@ -21,6 +21,8 @@ from attnspec.runner.session import Result, Session
 from attnspec.runner.texts import text_of
 from attnspec.spec.load import load_spec
 
+pytestmark = pytest.mark.workers
+
 Run = Callable[..., tuple[Result, list[Event]]]
 
 

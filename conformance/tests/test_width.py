@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.arithmetic_classes import classes_for
-from attnspec.numerics.plain_mistakes import MISTAKES
+from attnspec.numerics.plain_mistakes import MISTAKES, define, sliced
 from attnspec.numerics.precision import GRADES, Precision, precision_of
 from attnspec.numerics.width import acquitted_by, is_detected, refuse_too_wide
 from attnspec.subjects.declared_precision import check_width
@@ -52,3 +53,16 @@ def test_where_entries_cannot_tell_a_gain_the_mean_of_all_does() -> None:
     coarse = precision(DType.BFLOAT16, grade="G4", accumulate="bfloat16", row_sum="bfloat16")
     for mistake in MISTAKES:
         assert is_detected(mistake, coarse), mistake.name
+
+
+def test_the_halves_that_are_exchanged_are_halves() -> None:
+    [mistake] = [each for each in MISTAKES if each.name.startswith("halves")]
+    problem = sliced(DType.FLOAT64, mistake.sizes)
+    first, second = np.split(define(problem), 2, axis=-1)
+    np.testing.assert_array_equal(mistake.answer(problem), np.concatenate([second, first], axis=-1))
+
+
+def test_a_gain_is_of_one_percent() -> None:
+    [mistake] = [each for each in MISTAKES if each.name.startswith("an output that is off by 1 %")]
+    problem = sliced(DType.FLOAT64, mistake.sizes)
+    np.testing.assert_allclose(mistake.answer(problem), 1.01 * define(problem), rtol=1e-15)
