@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.locate import NOTHING, locate
-from attnspec.diagnosis.magnitudes import MAGNITUDE
 from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import MAGNITUDE
 from attnspec.trials.evaluator import Evaluator
 from helpers.subjects import softmax_of, subject_of
 
