@@ -26,6 +26,7 @@ from attnspec.diagnosis.whereabouts import NOWHERE, Place
 from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by
+from attnspec.problems.demand import work
 from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
@@ -54,20 +55,26 @@ class ArithmeticExplainer:
     seed: int
     _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
     _answers: set[tuple[DType, str]] = field(default_factory=set)
+    _met: dict[DType, list[tuple[Trial, Recipe]]] = field(default_factory=dict)
 
-    def explain(self, trial: Trial, failing: Recipe, claimed: int, place: Place = NOWHERE) -> Explanation | None:
+    def explain(self, trial: Trial, failing: Recipe, claimed: int, place: Place = NOWHERE,
+                first: Recipe | None = None) -> Explanation | None:
         """The first class under which the violation vanishes; None if there is none.
 
         claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
         place: where it fails. What fails at some sizes and holds just below is no arithmetic, which would show there.
+        first: the case that failed, before it was shrunk; a class that does not allow it allows no whole clause.
         """
+        met = [failing, *([first] if first and work(first.sizes) <= PURSE else [])]
+        if _is_plain(trial.check):
+            self._met.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
             return None
         every = list(self._wider(trial.evaluator))
         classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
-            if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
+            if _allows(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator):
                 if _fails_in_float32(trial, failing):
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
@@ -120,6 +127,7 @@ class ArithmeticExplainer:
         key = evaluator.dtype, wider.cause
         if key not in self._tried:
             self._tried[key] = ((not wider.fits or _fit(evaluator.remembered, wider.fits))
+                                and self._allows_what_failed(evaluator)
                                 and not (wider.shows and self._is_finer(wider, declared))
                                 and self._allows_plain(evaluator, CONVICTING))
         return self._tried[key]
@@ -132,6 +140,11 @@ class ArithmeticExplainer:
         precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
         evaluators = (declared.under(precision) for precision in precisions if precision)
         return any(self._allows_plain(evaluator, ORDINARY) for evaluator in (declared, *evaluators))
+
+    def _allows_what_failed(self, evaluator: Evaluator) -> bool:
+        """Whether a class allows the plain cases that failed: they are put first, for most classes fail there."""
+        return not any(isinstance(judged(trial, evaluator, recipe).failure, Violated)
+                       for trial, recipe in self._met.get(evaluator.dtype, ()))
 
     def _allows_plain(self, evaluator: Evaluator, kinds: frozenset[str]) -> bool:
         plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
@@ -162,9 +175,12 @@ def _is_plain(check: Check) -> bool:
     return is_plain and check.clause.level is Level.MUST
 
 
-def _allows(trial: Trial, recipe: Recipe, claimed: int) -> bool:
-    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases."""
-    return _allows_case(trial, trial.evaluator, recipe, claimed) and trial.hold().failure is None
+def _allows(trial: Trial, recipe: Recipe, met: Iterable[Recipe], claimed: int) -> bool:
+    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases,
+    first on those that were met.
+    """
+    return _allows_case(trial, trial.evaluator, recipe, claimed) and all(
+        judged(trial, trial.evaluator, each).failure is None for each in met) and trial.hold().failure is None
 
 
 def _allows_case(trial: Trial, evaluator: Evaluator, recipe: Recipe, claimed: int) -> bool:

@@ -37,7 +37,7 @@ SPARE = 6
 """How many openings more a glance may try for each case, where nothing was claimed."""
 
 ATTEMPTS = 24
-"""By how many cases a failing one is shrunk at a glance."""
+"""By how many cases a failing one is shrunk at a glance, and one that is explained already."""
 
 SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
 """The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
@@ -57,6 +57,8 @@ class Trial(Judging):
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
     the cases have cost so much.  asked: the sizes that a user names, which are tried whatever they cost.
     sample: so many of the openings stand for all cases; 0: all are tried.
+    small: the sizes to which failing cases of other clauses were shrunk.  is_explained: whether what a case shows is
+    explained by what is known of the subject: then it is shrunk by few attempts.
     """
 
     cases: int = 0
@@ -68,6 +70,8 @@ class Trial(Judging):
     purse: float = math.inf
     asked: tuple[Asked, ...] = ()
     sample: int = 0
+    small: tuple[Sizes, ...] = ()
+    is_explained: Callable[[Trial, Recipe], bool] = lambda *_: False
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -210,7 +214,7 @@ class Trial(Judging):
         Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
         """
         if not self.is_glance:
-            menu, choices = made_handy(self.put, menu, choices, tally)
+            menu, choices = made_handy(self.put, menu, choices, tally, small=self.small)
         else:
             if self.before and self._fails(self.before, tally):
                 return
@@ -223,7 +227,8 @@ class Trial(Judging):
         """Have Hypothesis make a failing case simpler."""
         from attnspec.trials.searching import shrink  # noqa: PLC0415  (weight, as above)
 
-        most = tally.tried + ATTEMPTS if self.is_glance or self.is_sparing else self.most
+        is_brief = self.is_glance or self.is_sparing or self.is_explained(self, menu.recipe(*choices))
+        most = tally.tried + ATTEMPTS if is_brief else self.most
         trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
         shrink(trial._margin_of(menu, tally, []), menu, self.seed, choices)
 
