@@ -13,9 +13,11 @@ Exit codes: 0 what is claimed is borne out, 1 it is not, 2 not all were measured
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -167,7 +169,13 @@ def imported(target: str) -> str:
     return f"import sys\nsys.path.insert(0, {str(MISTAKES.parent)!r})\nfrom {MISTAKES.stem} import {name} as posed"
 
 
-def check(text: str, folder: Path, effort: Effort) -> Costs:
+def surroundings(compiled: Path) -> dict[str, str]:
+    """The variables of a check: one thread, and modules are compiled once, into this folder, as for any user."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONPYCACHEPREFIX": str(compiled)}
+
+
+def check(text: str, folder: Path, effort: Effort, compiled: Path) -> Costs:
     """What `attnspec check` costs on a user's file with this text."""
     path = folder / "posed.py"
     path.write_text(text, encoding="utf-8")
@@ -176,8 +184,7 @@ def check(text: str, folder: Path, effort: Effort) -> Costs:
     command = [sys.executable, "-m", "attnspec", "check", f"{path.name}:attend", "--effort", effort.value, "-n", "1",
                "--no-record"]
     began, first, first_wall, has_cause, last = time.monotonic(), 0.0, 0.0, False, ""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    running = subprocess.Popen(command, cwd=folder, env=environment, text=True, encoding="utf-8",
+    running = subprocess.Popen(command, cwd=folder, env=surroundings(compiled), text=True, encoding="utf-8",
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert running.stdout is not None
     for line in running.stdout:
@@ -188,6 +195,14 @@ def check(text: str, folder: Path, effort: Effort) -> Costs:
     _, _, used = os.wait4(running.pid, 0)
     return Costs(used.ru_utime + used.ru_stime - _seconds_in(imports), time.monotonic() - began, first, first_wall,
                  has_cause, last)
+
+
+def warm_up(compiled: Path) -> None:
+    """Have modules compiled that any check imports, and those that only a failing one does."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = Signature((), (), (DType.FLOAT32.value,)).file_text(imported(f"{FAULT}key_first_dropped"),
+                                                                   Path(folder) / "imports")
+        check(text, Path(folder), Effort.GLANCE, compiled)
 
 
 def _seconds_in(imports: Path) -> float:
@@ -245,13 +260,17 @@ def _medians(pairs: Sequence[Pair]) -> tuple[float, float]:
 def main(*, count: int, seed: int, effort: str, dtypes: Sequence[str], record: Path | None, is_told: bool) -> None:
     """Measure, and say what was measured."""
     targets, known, pairs = posable_targets(count, seed), read_record(record), list[Pair]()
+    compiled = Path(tempfile.mkdtemp(prefix="compiled"))
+    atexit.register(shutil.rmtree, compiled, ignore_errors=True)
+    if not is_told:
+        warm_up(compiled)
     for target in targets:
         signature = signature_of(target, tuple(map(DType, dtypes)))
-        names = {target: target, str(signature): ""}
-        for name in names.keys() - known.keys() if not is_told else ():
+        names = {str(signature): "", target: target}
+        for name in (each for each in names if each not in known and not is_told):
             with tempfile.TemporaryDirectory() as folder:
                 text = signature.file_text(imported(names[name]), Path(folder) / "imports")
-                known[name] = check(text, Path(folder), Effort(effort))
+                known[name] = check(text, Path(folder), Effort(effort), compiled)
             if record:
                 with record.open("a", encoding="utf-8") as lines:
                     lines.write(f"{json.dumps({'of': name, **asdict(known[name])})}\n")

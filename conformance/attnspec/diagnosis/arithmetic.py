@@ -74,7 +74,8 @@ class ArithmeticExplainer:
         classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
-            if _allows(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator):
+            if (_allows_met(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator)
+                    and _says_something(evaluator) and under.hold().failure is None):
                 if _fails_in_float32(trial, failing):
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
@@ -89,7 +90,7 @@ class ArithmeticExplainer:
         """
         for wider, evaluator in classes:
             is_known = (evaluator.dtype, wider.cause) in self._answers or (
-                wider.shows and self._is_of(wider, trial.evaluator, evaluator))
+                wider.shows and self._is_of(wider, trial.evaluator, evaluator) and _says_something(evaluator))
             if is_known and judged(trial, evaluator, failing).failure is None:
                 return None if _fails_in_float32(trial, failing) else _told(
                     trial.evaluator.subject, trial.evaluator.dtype, wider)
@@ -107,7 +108,8 @@ class ArithmeticExplainer:
         if marked:
             judged(trial, trial.evaluator, replace(failing, families=("normal",)))
         for wider, evaluator in marked:
-            if _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed):
+            is_fit = _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
+            if is_fit and _says_something(evaluator):
                 self._answers.add((evaluator.dtype, wider.cause))
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
@@ -119,7 +121,7 @@ class ArithmeticExplainer:
         known = sorted(classes, key=lambda each: not self._tried.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
-            if precision and looser_words(precision, evaluator.precision) and _says_something(precision, evaluator):
+            if precision and looser_words(precision, evaluator.precision):
                 yield wider, evaluator.under(precision)
 
     def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
@@ -164,9 +166,12 @@ def _is_just_below(sizes: Sizes, failing: Sizes) -> bool:
     return len(pairs) == 1 and all(NEARLY * most <= value < most and most >= LONG for value, most in pairs)
 
 
-def _says_something(precision: Precision, evaluator: Evaluator) -> bool:
-    """Whether no plain mistake conforms under a class: what would be refused where it is declared is not offered."""
-    return evaluator.subject.declaration.kind is Kind.ROTARY or not acquitted_by(precision)
+def _says_something(evaluator: Evaluator) -> bool:
+    """Whether no plain mistake conforms under a class: what would be refused where it is declared is not offered.
+
+    It is asked last of a class, for it takes longer than most questions.
+    """
+    return evaluator.subject.declaration.kind is Kind.ROTARY or not acquitted_by(evaluator.precision)
 
 
 def _is_plain(check: Check) -> bool:
@@ -175,12 +180,10 @@ def _is_plain(check: Check) -> bool:
     return is_plain and check.clause.level is Level.MUST
 
 
-def _allows(trial: Trial, recipe: Recipe, met: Iterable[Recipe], claimed: int) -> bool:
-    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases,
-    first on those that were met.
-    """
+def _allows_met(trial: Trial, recipe: Recipe, met: Iterable[Recipe], claimed: int) -> bool:
+    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all that were met."""
     return _allows_case(trial, trial.evaluator, recipe, claimed) and all(
-        judged(trial, trial.evaluator, each).failure is None for each in met) and trial.hold().failure is None
+        judged(trial, trial.evaluator, each).failure is None for each in met)
 
 
 def _allows_case(trial: Trial, evaluator: Evaluator, recipe: Recipe, claimed: int) -> bool:
