@@ -36,7 +36,6 @@ from attnspec.diagnosis.witnesses import Matrix
 from attnspec.faults.catalogue import fault_named
 from attnspec.faults.fault import Fault
 from bugs import CHECKS, MISTAKES, REFUTATIONS, drawn_targets
-from mistakes import TRUTHS
 
 DEARER, SHARE = 1.3, 1 / 3
 """The claim: what a failing check costs in conforming ones at most, and within which part of one it tells the first."""

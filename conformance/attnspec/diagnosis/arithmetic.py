@@ -181,7 +181,7 @@ def _is_plain(check: Check) -> bool:
 
 
 def _allows_met(trial: Trial, recipe: Recipe, met: Iterable[Recipe], claimed: int) -> bool:
-    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all that were met."""
+    """Whether a clause, on the case where it failed, claims as many entries and holds, and on those that were met."""
     return _allows_case(trial, trial.evaluator, recipe, claimed) and all(
         judged(trial, trial.evaluator, each).failure is None for each in met)
 

@@ -23,6 +23,7 @@ from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.problems.coverage import taken_by
+from attnspec.problems.demand import work
 from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
@@ -288,8 +289,8 @@ class SubjectRun:
 
     @property
     def _small(self) -> tuple[Sizes, ...]:
-        """The sizes of the failing cases that were shrunk so far, the latest first."""
-        return tuple(dict.fromkeys(recipe.sizes for recipe in reversed(self._failed.values())))[:SMALL]
+        """The sizes of the failing cases that were shrunk so far, those of the least work first."""
+        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=work))[:SMALL]
 
     def _is_known(self, trial: Trial, recipe: Recipe) -> bool:
         """Whether what explains an earlier failure explains this case."""

@@ -36,7 +36,7 @@ def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, lim
 
 
 def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
-               patience: tuple[float, float] = (MOST_WORK, MOST_SECONDS),
+               patience: tuple[float, float] = (MOST_WORK, MOST_SECONDS), *,
                small: Sequence[Sizes] = ()) -> tuple[Menu, Choices]:
     """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is where it does not
     fail there. patience: multiply-adds and seconds that it may cost.  small: sizes at which other clauses fail; if it
