@@ -29,7 +29,7 @@ from pathlib import Path
 
 import click
 from attnspec.core.forms import Form
-from attnspec.core.keywords import OFF
+from attnspec.core.keywords import BESIDE, OFF
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import FAULT, is_own
 from attnspec.diagnosis.witnesses import Matrix
@@ -150,7 +150,8 @@ def signature_of(target: str, dtypes: Sequence[DType]) -> Signature:
     if is_own(target):
         fault = _fault(target)
         needed = Matrix(lambda: CHECKS, lambda: REFUTATIONS).needs(fault) | {fault.stage.value}
-        return Signature(tuple(sorted(needed & OFF.keys())), (), named)
+        given = needed | {BESIDE[name] for name in needed & BESIDE.keys()}
+        return Signature(tuple(sorted(given & OFF.keys())), (), named)
     sys.path.insert(0, str(MISTAKES.parent))
     function = getattr(__import__(MISTAKES.stem), target.rpartition(":")[2])
     declared = tuple((name, getattr(function, name)) for name in _ATTRIBUTES if hasattr(function, name))
