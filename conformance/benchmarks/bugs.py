@@ -114,7 +114,8 @@ class BugJudged:
         first = likely(self.outcomes)
         if first is None or first.cause is None:
             return ()
-        failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ()), each.clause)
+        failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ()), each.clause,
+                        bool(each.evidence.begins))
                    for each in self.outcomes if each.evidence and each.evidence.recipe]
         passing = [Case(recipe, DType.FLOAT32, clause=clause) for clause, recipes in self.held.items()
                    for recipe in recipes]

@@ -37,12 +37,16 @@ class Posed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case of a run: its recipe, the dtype, the calls that were made of it as far as they are known, the clause."""
+    """A case of a run: its recipe, the dtype, the calls that were made of it as far as they are known, the clause.
+
+    is_located: of a failing case, whether its own clause was seen to fail at some sizes alone.
+    """
 
     recipe: str
     dtype: DType
     calls: tuple[Posed, ...] = ()
     clause: str = ""
+    is_located: bool = True
 
     @property
     def every(self) -> tuple[Posed, ...]:
@@ -86,12 +90,13 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
 
 def _that_hold(parts: Sequence[str], failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
     """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large: of one
-    clause, or of two that hold the output of their cases against the definition; another may ask less.
+    clause that says where it fails, or of two that hold the output of their cases against the definition. Another may
+    ask less: a sum of values is passed on as a sum by heads that are mixed up, too.
     """
     for each in passing:
         held = Recipe.parse(each.recipe)
         shown = [Recipe.parse(other.recipe) for other in failing
-                 if other.clause == each.clause or {other.clause, each.clause} <= HOLD_OUTPUT]
+                 if (other.clause == each.clause and other.is_located) or {other.clause, each.clause} <= HOLD_OUTPUT]
         if all(meets(part, held.sizes.by_axis) for part in parts) and any(_is_as_much(held, other) for other in shown):
             yield f"{' and '.join(parts)}, and {each.recipe} holds"
             return

@@ -30,7 +30,15 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
 from attnspec.trials.trial import Trial
-from helpers.planted import Wrong, half_scale, last_row_wrong, planted, refused, some_heads_wrong
+from helpers.planted import (
+    Wrong,
+    half_scale,
+    last_row_wrong,
+    less_with_more_keys,
+    planted,
+    refused,
+    some_heads_wrong,
+)
 
 SPEC = load_spec()
 CHECKS = compile_spec(SPEC)
@@ -122,12 +130,38 @@ def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
     assert boundary.sentence == said
 
 
+def test_heads_are_counted_as_heads_where_a_clause_has_groups_alone() -> None:
+    subject, clause = planted(lambda s: s.B * s.H > 12), CHECKS["grouped.definition"]
+    trial, case = trial_of(subject, clause.clause.id), recipe((4, 8, 4, 3, 5, 4, 4))
+    boundary = begins(Resizer(trial.put, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0, Violated, 4))
+    assert boundary
+    assert boundary.sentence == "Fails where B·H ≥ 13; holds at B·H = 12."
+
+
 def test_what_fails_everywhere_begins_nowhere() -> None:
     assert located(planted(lambda _: True), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
 
 
 def test_that_few_keys_or_features_show_no_mistake_is_not_said() -> None:
     assert located(planted(lambda _: True, half_scale), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
+
+
+def test_a_mistake_that_fades_into_rounding_ends_at_no_length() -> None:
+    sizes = (2, 2, 2, 5, 7, 8, 8)
+    assert "≤" not in located(planted(lambda _: True, less_with_more_keys), sizes).sentence
+    ends = planted(lambda s: s.S < 64, less_with_more_keys)
+    assert located(ends, sizes).sentence == "Fails where S ≤ 63; holds at S = 64."
+
+
+def test_a_length_that_holds_by_chance_makes_no_rule() -> None:
+    cases: list[int] = []
+
+    def is_wrong(sizes: Sizes) -> bool:
+        cases.append(sizes.S)
+        return sizes.S > 512 and not (sizes.S == 1536 and cases.count(1536) <= 2)  # the first two happen to hold
+
+    sentence = located(planted(is_wrong), (2, 2, 2, 3, 700, 4, 4)).sentence
+    assert sentence == "Fails where S ≥ 513; holds at S = 512."
 
 
 @pytest.mark.parametrize("seed", range(6))

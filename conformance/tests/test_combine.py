@@ -94,6 +94,20 @@ def test_an_interrupted_run_stays_one_and_what_it_was_at_is_kept(both: list[Path
     assert not second.interrupted
 
 
+def test_of_an_interrupted_run_the_finished_subjects_can_be_taken(both: list[Path], tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned = {"a/one": 2, "a/two": 2}
+    whole, begun = events_of_run("a/one")[:-1], events_of_run("a/two")[1:-2]
+    write_record(both[0], replace(header(), planned=planned, items=4), *whole[1:], *begun)
+    assert main(["combine", "--finished", "a.jsonl", "b.jsonl", "-o", "j.jsonl"]) == 0
+    first, second = read_records(tmp_path / "j.jsonl")
+    assert [known.card.id for known in first.subjects] == ["a/one"]
+    assert (first.header.items, first.header.planned, first.done) == (2, {"a/one": 2}, 2)
+    assert first.footer == RunFinished("2026-01-01T00:00:00+00:00", 0.0, {"held": 1}, 0)
+    assert not second.interrupted
+
+
 def test_a_record_that_cannot_be_written_is_a_usage_error(both: list[Path]) -> None:
     with pytest.raises(UsageError, match=r"x\.jsonl cannot be written"):
         combine(both, both[0] / "x.jsonl")

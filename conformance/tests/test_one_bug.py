@@ -325,6 +325,10 @@ def test_what_holds_in_some_case_of_a_bug_is_told_as_needed_alone() -> None:
         "Fails only where S ≥ 65 (not in every case); holds at S = 64.")))
     assert likely_words([*begun("S ≥ 65", "S ≥ 65"), weak]) == (
         "Likely one bug: fails only where S ≥ 65 (explains 3 of 3)")
+    narrower = replace(weak, evidence=replace(weak.evidence or SEEN, begins=(
+        "Fails only where S ≥ 65 and T ≤ 4 (not in every case); holds at S = 64 and at T = 5.")))
+    assert likely_words([*begun("S ≥ 65", "S ≥ 65"), narrower]) == (
+        "Likely one bug: fails only where S ≥ 65 (explains 3 of 3)")
 
 
 def test_one_length_alone_is_a_boundary_as_most_tell_it() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import click
@@ -14,7 +16,7 @@ from attnspec.core import paths
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.gradient_keywords import PROFILE
 from attnspec.core.surroundings import kind_of
-from attnspec.record.events import Event, SubjectKnown
+from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.write import combine
@@ -30,9 +32,12 @@ from attnspec.subjects.manifest import read_manifest
 @click.option("--findings", "is_retold", is_flag=True,
               help="Take findings and notes from findings.yaml and the manifests as they are now, not from the record. "
                    "Where the record does not say where backward passes round, take that from the manifests.")
+@click.option("--finished", "is_whole", is_flag=True,
+              help="Of a run that was interrupted, take the subjects that it has finished: the others can be judged by "
+                   "a second run (--without).")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
               help="Also write an HTML page.")
-def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> int:
+def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool, is_whole: bool) -> int:
     """Join records of different environments, made with the same spec, into one.
 
     Exit codes: that of the whole run where its shards were joined, else 0; 2 if the records cannot be joined.
@@ -40,10 +45,7 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
     keep_apart({"--out": out}, records)
     keep_apart({"--html": html}, [*records, out])
     read = {path: read_records(path) for path in records}
-    if is_retold:
-        combine(records, out, retold=with_findings)
-    else:
-        combine(records, out)
+    combine(records, out, retold=with_findings if is_retold else _as_it_is, ended=footer_of if is_whole else None)
     for path, runs in read.items():
         tell_interrupted(path, runs)
     joined = read_records(out)
@@ -68,6 +70,23 @@ def _told_code(shards: Sequence[RunRecord]) -> int:
                          interrupted=any(run.interrupted for run in shards))
     click.echo(f"{plural(len(shards), 'shard')} of one run, which ends with exit code {code}")
     return code
+
+
+def _as_it_is(event: Event) -> Event:
+    return event
+
+
+def footer_of(record: RunRecord) -> RunFinished:
+    """The footer of a run that ends with these outcomes: how long they took, and with which exit code."""
+    verdicts = Counter(outcome.verdict.value for outcome in record.outcomes)
+    ends = datetime.fromisoformat(record.header.started) + timedelta(seconds=seconds_of(record))
+    return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record), verdicts, exit_code(
+        record.outcomes, strict=record.header.strict, interrupted=False))
+
+
+def seconds_of(record: RunRecord) -> float:
+    """What the items of a run took, which its workers shared."""
+    return sum(outcome.seconds for outcome in record.outcomes) / int(record.header.environment.get("workers", 1))
 
 
 def with_findings(event: Event) -> Event:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import comb
 
 from attnspec.diagnosis.boundary import HOLDING, HOLDING_APART, RELATIONS, RELATIONS_APART, Boundary, Told
 from attnspec.diagnosis.conditions import (
@@ -27,10 +28,11 @@ from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, m
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""
 
-JUMP = 4
-"""By so many times an answer is further off at the last length that fails than at the next, where that length matters:
-other entries change by twice or so how far it is off.
-"""
+FEW_HELD = 2
+"""So many lengths may hold by chance among those that are put, each with SEEDS entries."""
+
+_COMPARED = range(MOST_SEEDS + 32, MOST_SEEDS + 40)
+"""Entries with which two neighbouring lengths are compared: those of `_ENTRIES` have decided which lengths they are."""
 
 _TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
 _MOST_HEADS = 64
@@ -125,6 +127,9 @@ class _Search:
         here, known = length(self.at, axis), self._known(axis, at)
         top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
         condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
+        while condition and condition.rule is not Rule.FROM and (chance := self._held_by_chance(here, known, at)):
+            known[chance] = True
+            condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
         if condition and condition.rule is Rule.UP_TO:
             condition = replace(condition, n=self._last(condition, known, at))
             known = self._known(axis, at)
@@ -138,6 +143,15 @@ class _Search:
             here = min(value for value, failed in known.items() if failed)
             self.at = at(here)
         self.found[axis] = Profile(here, condition, self._known(axis, at), not self.resizer.is_spent)
+
+    def _held_by_chance(self, here: int, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int | None:
+        """A longer length that fails with other entries, where one or two alone speak against a plain threshold: an
+        output of few whole numbers may be right by chance.
+        """
+        longer = [value for value, failed in known.items() if not failed and value > here]
+        if len(longer) > FEW_HELD or self.resizer.is_spent:
+            return None
+        return next((value for value in longer if self.resizer.holds_by_chance(at(value))), None)
 
     def _is_confirmed(self, condition: Condition, fresh: Sequence[int], at: Callable[[int], Sizes]) -> bool:
         """Whether two further lengths fare as it says: one that should fail and one that should hold."""
@@ -155,13 +169,18 @@ class _Search:
     def _fades(self, condition: Condition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
         """Whether what is wrong becomes less and less, and lies within rounding beyond the last length that fails: with
         more keys, or features, a mistake that is made at all of them shows less.
+
+        Then both lengths are off by as much, but for their entries. That e of n cases at the one are further off than
+        all n at the other would come about with a probability of C(2n - e, n) / C(2n, n).
         """
-        margins = self.resizer.margins
         beyond = min((value for value, failed in fared.items() if not failed and value > condition.n), default=0)
         if not beyond:
             return False
-        inside, outside = margins.get(at(condition.n)), margins.get(at(beyond))
-        return inside is not None and outside is not None and inside < JUMP * outside
+        inside, outside = (self.resizer.margins_of(at(value), _COMPARED) for value in (condition.n, beyond))
+        if not inside or len(inside) != len(outside):
+            return False
+        further = sum(each > max(outside) for each in inside)
+        return comb(2 * len(inside) - further, len(inside)) > SURE * comb(2 * len(inside), len(inside))
 
     def _last(self, condition: Condition, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int:
         """The last length that fails: it lies below the first that is known to hold."""
@@ -293,18 +312,23 @@ class _Search:
         for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
             if {one, other} <= set(self._axes) and self._may_multiply(one, other) and self._makes_up(one, other):
                 n = length(self.at, one) * length(self.at, other)
-                least = self._least_product(one, other, n)
+                least, held = self._least_product(one, other, n), self._held_product(one, other)
                 for axis in (one, other):
                     self.found.pop(axis, None)
                 name = f"{one}·{self._heads_that_count(other, least)}" if one == "B" else f"{one}·{other}".replace(
                     "Hkv", "H")
+                if groups := length(self.at, "G") if "Hkv" in (one, other) and "Hkv" not in name else 0:
+                    least, held = (held * groups + 1 if groups > 1 else least), held * groups
                 self._held += self._below(one, other)[:1]
-                yield Told((one, other), f"{name} ≥ {least}", f"{name} = {self._held_product(one, other)}")
+                yield Told((one, other), f"{name} ≥ {least}", f"{name} = {held}")
 
     def _heads_that_count(self, axis: str, least: int) -> str:
         """Query heads, unless as many of them that share fewer key heads hold; another axis is itself."""
-        if axis != "Hkv" or "G" not in self._axes or length(self.at, "G") > 1:
+        if axis != "Hkv" or "G" not in self._axes:
             return axis.replace("Hkv", "H")
+        if (groups := length(self.at, "G")) > 1:  # some clauses have no case without groups
+            twice = (moved(sizes, "G", 2 * groups) for sizes in self._below("B", axis)[:1])
+            return "H" if any(map(self.resizer.fails, twice)) else "Hkv"
         pairs = [(B, -(-least // (2 * B))) for B in (length(self.at, "B"), 1, 2)]
         shared = (moved(moved(moved(self.at, "B", B), "Hkv", Hkv), "G", 2) for B, Hkv in pairs if B * Hkv < least)
         fared = [self.resizer.fails(sizes) for sizes in shared]

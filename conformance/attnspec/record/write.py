@@ -9,15 +9,26 @@ import enum
 import fcntl
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
 from attnspec.core.errors import Place, RecordError, UsageError
 from attnspec.core.files import cannot_write, write_whole
 from attnspec.record.codec import to_line
-from attnspec.record.events import Done, Event, ItemStarted, RunStarted, SubjectKnown, key_of
+from attnspec.record.events import (
+    Done,
+    Event,
+    ItemFinished,
+    ItemStarted,
+    RunFinished,
+    RunStarted,
+    SubjectKnown,
+    key_of,
+)
+from attnspec.record.measurements import SubjectProbed
 from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
 from attnspec.record.sharded import check_whole
 
@@ -159,25 +170,56 @@ class MismatchedSpecError(RecordError):
     """Two records were made by different laws."""
 
 
-def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] = lambda event: event) -> None:
-    """Write the records into one file, which `read_records` reads. retold: each event as it is to be written.
+def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] = lambda event: event,
+            ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
+    """Write the records into one file, which `read_records` reads.
 
+    retold: each event as it is to be written.  ended: the footer of the part that an interrupted run has finished;
+    where it is given, the subjects that such a run has not finished are left out.
     Raises RecordError for a bad record, MismatchedSpecError, ShardsError, DuplicateItemError, and UsageError where
     `out` cannot be written. A file that is there already stays as it was until the new one is complete.
     """
-    lines = [to_line(retold(event)) for event in _events(paths)]
+    lines = [to_line(retold(event)) for event in _events(paths, ended)]
     write_whole(out, packed(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
-def _events(paths: Sequence[Path]) -> Iterator[Event]:
+def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:
     joint, read = _Joint(), [(path, read_records(path)) for path in paths]
     check_whole([(path, record.header) for path, records in read for record in records])
     for path, records in read:
+        if ended and len(records) == 1 and records[0].interrupted:
+            yield from _finished(path, records[0], joint, ended)
+            continue
         unfinished = {event for record in records for event in record.unfinished}
         for where, event in read_events(path):
             joint.take(event, where)
             if not isinstance(event, ItemStarted) or event in unfinished:  # that an item began, its end says
                 yield event
+
+
+def _finished(path: Path, record: RunRecord, joint: _Joint, ended: Callable[[RunRecord], RunFinished]
+              ) -> Iterator[Event]:
+    """The part of an interrupted run that is whole: the subjects of which every item came to an end."""
+    done = Counter([*(each.subject for each in record.outcomes), *(each.subject for each in record.probes)])
+    whole = {subject: planned for subject, planned in record.header.planned.items() if done[subject] == planned}
+    for where, event in read_events(path):
+        if isinstance(event, RunStarted):
+            joint.take(event, where)
+            yield replace(event, planned=whole, items=sum(whole.values()))
+        elif isinstance(event, SubjectKnown | ItemFinished | SubjectProbed) and _subject_of(event) in whole:
+            joint.take(event, where)
+            yield event
+    yield ended(replace(record, outcomes=tuple(each for each in record.outcomes if each.subject in whole)))
+
+
+def _subject_of(event: SubjectKnown | ItemFinished | SubjectProbed) -> str:
+    match event:
+        case SubjectKnown(card=card):
+            return card.id
+        case ItemFinished(outcome=outcome):
+            return outcome.subject
+        case SubjectProbed(subject=subject):
+            return subject
 
 
 @dataclass(slots=True)

@@ -100,10 +100,13 @@ def _with_its_keywords(group: Explained) -> Explained:
 
 
 def _with_exceptions(group: Explained) -> Explained:
-    """The sizes as such that it needs, where some of its cases have them and hold."""
+    """The sizes as such that it needs, where some of its cases have them and hold: what speaks against a condition
+    speaks against one that asks for less.
+    """
     says = group.cause.says if group.cause else ""
-    weak = {parts_of(begins(each)) for each in group.failures if begins(each).startswith("Fails only where ")}
-    if group.cause is None or not says.startswith("fails where ") or parts_of(says) not in weak:
+    weak = [set(parts_of(begins(each))) for each in group.failures if begins(each).startswith("Fails only where ")]
+    is_weak = any(set(parts_of(says)) <= each for each in weak)
+    if group.cause is None or not says.startswith("fails where ") or not is_weak:
         return group
     return replace(group, cause=replace(group.cause, says=says.replace("fails where ", "fails only where ", 1)))
 

@@ -87,8 +87,7 @@ class Resizer:
     put: the clause on one case.  most: at so many sizes; work_left: in multiply-adds; seconds: and no longer than that.
     What fails in another way (an exception for a wrong answer) does not count as failing. least: lengths and widths are
     made no smaller; the fewer entries an answer has, the easier a mistake hides.  any_family: whether what fails at
-    fewer heads with other families of entries than the first ones fails there.  margins: how far answers were off at
-    most, in what rounding may do.
+    fewer heads with other families of entries than the first ones fails there.
     """
 
     put: Callable[[Recipe], Tally]
@@ -104,7 +103,6 @@ class Resizer:
     cases: int = 0
     known: dict[Sizes, bool] = field(default_factory=dict)
     failing: dict[Sizes, Recipe] = field(default_factory=dict)
-    margins: dict[Sizes, float] = field(default_factory=dict)
     seeds: int = SEEDS
     any_family: bool = False
     _unknown: set[Sizes] = field(default_factory=set)
@@ -178,9 +176,6 @@ class Resizer:
         self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
         self.cases += 1
         tally = self.put(recipe)
-        measured = tally.failure.measured if isinstance(tally.failure, Violated) else tally.worst
-        if measured:
-            self.margins[sizes] = max(measured.margin, self.margins.get(sizes, 0.0))
         if type(tally.failure) is self.failure:
             self.failing.setdefault(sizes, recipe)
         return tally
@@ -194,6 +189,22 @@ class Resizer:
     def how_often(self, sizes: Sizes, numbers: range) -> int:
         """With how many of these entries it fails."""
         return sum(type(self._judged(sizes, number).failure) is self.failure for number in numbers)
+
+    def holds_by_chance(self, sizes: Sizes) -> bool:
+        """Whether it fails there with further entries, though it held with those that were put: then it counts as
+        failing.
+        """
+        fails = self.how_often(sizes, range(MOST_SEEDS, 2 * MOST_SEEDS)) > 0
+        self.known[sizes] = self.known[sizes] or fails
+        return fails
+
+    def margins_of(self, sizes: Sizes, numbers: range) -> list[float]:
+        """How far answers are off with each of these entries, in what rounding may do; those that are not measured are
+        left out.
+        """
+        tallies = [self._judged(sizes, number) for number in numbers]
+        measured = [each.failure.measured if isinstance(each.failure, Violated) else each.worst for each in tallies]
+        return [each.margin for each in measured if each]
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -142,15 +142,15 @@ def _of_all_dtypes(subject: Judged, outcomes: Sequence[Outcome], reasons: _Reaso
     said = {outcome.dtype: (outcome.verdict, _reason(subject, outcome)) for outcome in outcomes}
     margins = {outcome.dtype: _margin(outcome) for outcome in outcomes}
     if len(set(said.values())) == 1 and len(said) == len(subject.dtypes):
-        return _told(*said[outcomes[0].dtype], max(margins.values()), reasons)
-    told = {dtype: _told(*each, margins[dtype], reasons) for dtype, each in said.items()}
+        return _format_verdict(*said[outcomes[0].dtype], max(margins.values()), reasons)
+    told = {dtype: _format_verdict(*each, margins[dtype], reasons) for dtype, each in said.items()}
     if len(told) == 1:
         (dtype, alone), = told.items()
         return f"{ascii_lowercase[subject.dtypes.index(dtype)]}{alone}"
     return "|".join(told.get(dtype, "") for dtype in subject.dtypes)
 
 
-def _told(verdict: Verdict, reason: str, margin: float, reasons: _Reasons) -> str:
+def _format_verdict(verdict: Verdict, reason: str, margin: float, reasons: _Reasons) -> str:
     number = f"~{reasons.number(reason)}" if reason else ""
     return f"{_VERDICTS.index(verdict)}{_short(margin) if margin > _UNMEASURED else ''}{number}"
 
