@@ -2,7 +2,7 @@
 
     python conformance/benchmarks/failing.py --count 40 --seed 1 --record failing.jsonl    # goes on from the record
     python conformance/benchmarks/failing.py --count 40 --seed 1 --record failing.jsonl --told   # measures no more
-    python conformance/benchmarks/failing.py --count 12 --effort quick
+    python conformance/benchmarks/failing.py --count 40 --seed 1 --stride 5   # eight of them, spread evenly
 
 A seed draws faults of dense attention, as `bugs.py` does (every fourth shows at drawn sizes alone, and the plain
 mistakes of `mistakes.py` come last). Each is written as a user's file that takes no more keywords than the fault needs,
@@ -252,14 +252,16 @@ def _medians(pairs: Sequence[Pair]) -> tuple[float, float]:
 @click.command(help=(__doc__ or "").partition("\n")[0])
 @click.option("--count", default=40, show_default=True, help="Faults that are drawn.")
 @click.option("--seed", default=1, show_default=True)
+@click.option("--stride", default=1, show_default=True, help="Measure but every so many-th of them.")
 @click.option("--effort", default="default", type=click.Choice([each.value for each in Effort]), show_default=True)
 @click.option("--dtype", "dtypes", multiple=True, default=["float32"], show_default=True,
               type=click.Choice([each.value for each in DType]), help="What the functions take.")
 @click.option("--record", type=click.Path(path_type=Path), help="A file to which each check is added; a run goes on.")
 @click.option("--told", "is_told", is_flag=True, help="Measure nothing: say what the record holds.")
-def main(*, count: int, seed: int, effort: str, dtypes: Sequence[str], record: Path | None, is_told: bool) -> None:
+def main(*, count: int, seed: int, stride: int, effort: str, dtypes: Sequence[str], record: Path | None,
+         is_told: bool) -> None:
     """Measure, and say what was measured."""
-    targets, known, pairs = posable_targets(count, seed), read_record(record), list[Pair]()
+    targets, known, pairs = posable_targets(count, seed)[stride - 1::stride], read_record(record), list[Pair]()
     compiled = Path(tempfile.mkdtemp(prefix="compiled"))
     atexit.register(shutil.rmtree, compiled, ignore_errors=True)
     if not is_told:
