@@ -284,6 +284,8 @@ def main(*, count: int, seed: int, stride: int, effort: str, dtypes: Sequence[st
         if pair.failing.first:
             pairs.append(pair)
         click.echo(pair.line if pair.failing.first else f"  -- is not found: {target}. {pair.failing.last}")
+    if not pairs:
+        raise click.ClickException("no faulty function that was measured was found out: draw more of them")
     for line in table(pairs):
         click.echo(line)
     ratio, share = _medians(pairs)
