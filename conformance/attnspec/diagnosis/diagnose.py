@@ -89,6 +89,7 @@ class Examiner:
         place: at which sizes it fails, and at which not, if that is known.
         """
         case = replace(self._case(trial, failing), held=place.held)
+        self._latest.clear()  # where it is diagnosed once more, the subject may have been made anew
         if place.held:
             self._located.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
@@ -193,7 +194,7 @@ class Examiner:
                    if dtype is case.trial.evaluator.dtype)
 
     def _case(self, trial: Trial, failing: Recipe) -> FailingCase:
-        """The case with its calls; it is put once, though more than one question may be asked of it in a row."""
+        """The case with its calls; it is put once for all that is asked of it until it is diagnosed."""
         key = trial.check.clause.id, trial.evaluator.dtype, failing.text
         if key not in self._latest:
             case = self._put(trial, failing)
