@@ -8,6 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import arithmetic, whereabouts
+from attnspec.diagnosis.boundaries import begins
 from attnspec.diagnosis.boundary import Boundary
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.subject_run import SubjectRun
@@ -47,7 +48,7 @@ def likeness(outcome: Outcome) -> list[str]:
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The clauses for which a boundary is looked for, or an arithmetic."""
-    of, begins, explain = list[str](), whereabouts.begins, arithmetic.ArithmeticExplainer.explain
+    of, explain = list[str](), arithmetic.ArithmeticExplainer.explain
 
     def noting_begins(resizer: Resizer) -> Boundary | None:
         of.append("boundary")
