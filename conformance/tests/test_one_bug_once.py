@@ -79,7 +79,8 @@ def test_what_a_known_fault_does_not_show_is_not_known() -> None:
 
 
 def test_at_a_further_dtype_the_same_case_shows_what_is_known() -> None:
-    outcomes = judged(FAULT, ("attention.definition", DType.FLOAT32), ("attention.definition", DType.FLOAT64))
+    subject = fault_subject("fault/blocks_sum_not_rescaled")
+    outcomes = judged(subject, ("attention.definition", DType.FLOAT32), ("attention.definition", DType.BFLOAT16))
     assert len({each.evidence.recipe for each in outcomes if each.evidence}) == 1
 
 
