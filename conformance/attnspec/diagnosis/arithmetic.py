@@ -26,6 +26,7 @@ from attnspec.diagnosis.whereabouts import NOWHERE, Place
 from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by
+from attnspec.problems.demand import work
 from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
@@ -54,20 +55,27 @@ class ArithmeticExplainer:
     seed: int
     _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
     _answers: set[tuple[DType, str]] = field(default_factory=set)
+    _met: dict[DType, list[tuple[Trial, Recipe]]] = field(default_factory=dict)
 
-    def explain(self, trial: Trial, failing: Recipe, claimed: int, place: Place = NOWHERE) -> Explanation | None:
+    def explain(self, trial: Trial, failing: Recipe, claimed: int, place: Place = NOWHERE,
+                first: Recipe | None = None) -> Explanation | None:
         """The first class under which the violation vanishes; None if there is none.
 
         claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
         place: where it fails. What fails at some sizes and holds just below is no arithmetic, which would show there.
+        first: the case that failed, before it was shrunk; a class that does not allow it allows no whole clause.
         """
+        met = [failing, *([first] if first and work(first.sizes) <= PURSE else [])]
+        if _is_plain(trial.check):
+            self._met.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
             return None
         every = list(self._wider(trial.evaluator))
         classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
-            if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
+            if (_allows_met(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator)
+                    and _says_something(evaluator) and under.hold().failure is None):
                 if _fails_in_float32(trial, failing):
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
@@ -82,7 +90,7 @@ class ArithmeticExplainer:
         """
         for wider, evaluator in classes:
             is_known = (evaluator.dtype, wider.cause) in self._answers or (
-                wider.shows and self._is_of(wider, trial.evaluator, evaluator))
+                wider.shows and self._is_of(wider, trial.evaluator, evaluator) and _says_something(evaluator))
             if is_known and judged(trial, evaluator, failing).failure is None:
                 return None if _fails_in_float32(trial, failing) else _told(
                     trial.evaluator.subject, trial.evaluator.dtype, wider)
@@ -100,7 +108,8 @@ class ArithmeticExplainer:
         if marked:
             judged(trial, trial.evaluator, replace(failing, families=("normal",)))
         for wider, evaluator in marked:
-            if _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed):
+            is_fit = _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
+            if is_fit and _says_something(evaluator):
                 self._answers.add((evaluator.dtype, wider.cause))
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
@@ -112,7 +121,7 @@ class ArithmeticExplainer:
         known = sorted(classes, key=lambda each: not self._tried.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
-            if precision and looser_words(precision, evaluator.precision) and _says_something(precision, evaluator):
+            if precision and looser_words(precision, evaluator.precision):
                 yield wider, evaluator.under(precision)
 
     def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
@@ -120,6 +129,7 @@ class ArithmeticExplainer:
         key = evaluator.dtype, wider.cause
         if key not in self._tried:
             self._tried[key] = ((not wider.fits or _fit(evaluator.remembered, wider.fits))
+                                and self._allows_what_failed(evaluator)
                                 and not (wider.shows and self._is_finer(wider, declared))
                                 and self._allows_plain(evaluator, CONVICTING))
         return self._tried[key]
@@ -132,6 +142,11 @@ class ArithmeticExplainer:
         precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
         evaluators = (declared.under(precision) for precision in precisions if precision)
         return any(self._allows_plain(evaluator, ORDINARY) for evaluator in (declared, *evaluators))
+
+    def _allows_what_failed(self, evaluator: Evaluator) -> bool:
+        """Whether a class allows the plain cases that failed: they are put first, for most classes fail there."""
+        return not any(isinstance(judged(trial, evaluator, recipe).failure, Violated)
+                       for trial, recipe in self._met.get(evaluator.dtype, ()))
 
     def _allows_plain(self, evaluator: Evaluator, kinds: frozenset[str]) -> bool:
         plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
@@ -151,9 +166,12 @@ def _is_just_below(sizes: Sizes, failing: Sizes) -> bool:
     return len(pairs) == 1 and all(NEARLY * most <= value < most and most >= LONG for value, most in pairs)
 
 
-def _says_something(precision: Precision, evaluator: Evaluator) -> bool:
-    """Whether no plain mistake conforms under a class: what would be refused where it is declared is not offered."""
-    return evaluator.subject.declaration.kind is Kind.ROTARY or not acquitted_by(precision)
+def _says_something(evaluator: Evaluator) -> bool:
+    """Whether no plain mistake conforms under a class: what would be refused where it is declared is not offered.
+
+    It is asked last of a class, for it takes longer than most questions.
+    """
+    return evaluator.subject.declaration.kind is Kind.ROTARY or not acquitted_by(evaluator.precision)
 
 
 def _is_plain(check: Check) -> bool:
@@ -162,9 +180,10 @@ def _is_plain(check: Check) -> bool:
     return is_plain and check.clause.level is Level.MUST
 
 
-def _allows(trial: Trial, recipe: Recipe, claimed: int) -> bool:
-    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases."""
-    return _allows_case(trial, trial.evaluator, recipe, claimed) and trial.hold().failure is None
+def _allows_met(trial: Trial, recipe: Recipe, met: Iterable[Recipe], claimed: int) -> bool:
+    """Whether a clause, on the case where it failed, claims as many entries and holds, and on those that were met."""
+    return _allows_case(trial, trial.evaluator, recipe, claimed) and all(
+        judged(trial, trial.evaluator, each).failure is None for each in met)
 
 
 def _allows_case(trial: Trial, evaluator: Evaluator, recipe: Recipe, claimed: int) -> bool:

@@ -76,6 +76,11 @@ class Examiner:
     _known: dict[str, Tried] = field(default_factory=dict)
     _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
     _located: dict[tuple[DType, str], FailingCase] = field(default_factory=dict)
+    _latest: dict[tuple[str, DType, str], FailingCase] = field(default_factory=dict)
+
+    def knows(self, trial: Trial, failing: Recipe) -> bool:
+        """Whether a fault that another case was like is what this one shows, too."""
+        return bool(self._known) and bool(self._named_before(self._case(trial, failing)))
 
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
                  place: Place = NOWHERE) -> Diagnosis:
@@ -84,6 +89,7 @@ class Examiner:
         place: at which sizes it fails, and at which not, if that is known.
         """
         case = replace(self._case(trial, failing), held=place.held)
+        self._latest.clear()  # where it is diagnosed once more, the subject may have been made anew
         if place.held:
             self._located.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
@@ -188,6 +194,15 @@ class Examiner:
                    if dtype is case.trial.evaluator.dtype)
 
     def _case(self, trial: Trial, failing: Recipe) -> FailingCase:
+        """The case with its calls; it is put once for all that is asked of it until it is diagnosed."""
+        key = trial.check.clause.id, trial.evaluator.dtype, failing.text
+        if key not in self._latest:
+            case = self._put(trial, failing)
+            self._latest.clear()
+            self._latest[key] = case
+        return self._latest[key]
+
+    def _put(self, trial: Trial, failing: Recipe) -> FailingCase:
         subject, log = self._anew(trial), list[LoggedCall]()
         for _ in range(ROUNDS):
             tally = judged(trial, LoggingEvaluator(subject, trial.evaluator, log), failing)

@@ -99,14 +99,18 @@ class Whereabouts:
     _found: list[Boundary] = field(default_factory=list)
     _searched: int = 0
 
-    def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised]) -> Place:
-        """Where the failure of this case sits. At a glance only the subject's first is looked into."""
+    def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], *,
+              searches: bool = True) -> Place:
+        """Where the failure of this case sits. At a glance only the subject's first is looked into.
+
+        searches: whether a boundary is looked for where none that is known is this one's.
+        """
         patience = BRIEF if trial.effort is Effort.GLANCE else USUAL
         if self._searched >= patience.failures and trial.effort is Effort.GLANCE:
             return NOWHERE
         resizer = _resizer(trial, recipe, failure, patience)
         boundary = self._shared(resizer)
-        if boundary is None and self._searched < patience.failures:
+        if boundary is None and searches and self._searched < patience.failures:
             self._searched += 1
             boundary = begins(resizer)
             boundary = with_variables(trial, resizer, boundary) if boundary and patience is USUAL else boundary

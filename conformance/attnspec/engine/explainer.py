@@ -50,11 +50,19 @@ class Explainer:
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
+    def knows(self, trial: Trial, recipe: Recipe) -> bool:
+        """Whether a fault that another failure is like is what a case shows, too. One bug breaks many clauses."""
+        try:
+            return self._examiner.knows(trial, recipe)
+        except Exception:  # a help: without it, the case is looked into as the first one was
+            return False
+
     def explained(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None = None,
-                  held: Sequence[Recipe] = ()) -> Evidence:
+                  first: Recipe | None = None, held: Sequence[Recipe] = ()) -> Evidence:
         """The evidence with where it fails, what it is like and what to do.
 
-        raised: what was raised, if anything was.  held: the cases that may speak against it.
+        raised: what was raised, if anything was.  first: the case that failed, as it was met.  held: the cases that may
+        speak against it. What a known fault explains begins where that was seen to begin, or no one looks where.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
         has some diagnosed: a third of a subject's time; whoever replays the case is told.
@@ -65,7 +73,8 @@ class Explainer:
         if raised and not missing_lift(self._subject, evidence.sentence) and (
                 why := self._raising.explain(raised, trial.evaluator.dtype)):
             return replace(evidence, explained=why)
-        place = borne_out(self._place(trial, evidence), evidence.recipe, held)
+        is_known = not trial.is_glance and bool(evidence.measured) and self.knows(trial, Recipe.parse(evidence.recipe))
+        place = borne_out(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
         evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
@@ -74,13 +83,15 @@ class Explainer:
                                                                                     is_further=is_further):
             return evidence
         try:
-            return self._diagnosed(trial, evidence, place)
+            return self._diagnosed(trial, evidence, place, first, is_known=is_known)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence, place: Place) -> Evidence:
+    def _diagnosed(self, trial: Trial, evidence: Evidence, place: Place, first: Recipe | None, *,
+                   is_known: bool) -> Evidence:
         """The evidence with the arithmetic that allows it or the faults that it is like.
 
+        is_known: a fault that another failure is like is what it shows; no arithmetic is behind that.
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
@@ -88,8 +99,8 @@ class Explainer:
         allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
         if allowed and (wrong := of_wrong_clause(trial, recipe, self._plan.spec_add)):
             return replace(evidence, explained=wrong, begins="")
-        if evidence.measured and (
-                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place)):
+        if evidence.measured and not is_known and (
+                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place, first)):
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike:
             return evidence
@@ -109,11 +120,11 @@ class Explainer:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
         return own_subject(self._subject.id) if is_own(self._subject.id) else self._subject
 
-    def _place(self, trial: Trial, evidence: Evidence) -> Place:
-        """The sizes at which it fails and the entries that are wrong."""
+    def _place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> Place:
+        """The sizes at which it fails and the entries that are wrong. searches: what is known already, or not."""
         failure = Violated if evidence.measured else SubjectRaised
         try:
-            return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
+            return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure, searches=searches)
         except Exception:  # a help, as above
             return NOWHERE
 

@@ -25,7 +25,9 @@ from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.problems.coverage import taken_by
+from attnspec.problems.demand import work
 from attnspec.problems.feature_array import traits_within
+from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
@@ -45,6 +47,9 @@ from attnspec.trials.trial import Trial
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
+
+SMALL = 3
+"""At so many sizes of failing cases that were shrunk before a further one is put first."""
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
@@ -219,7 +224,8 @@ class SubjectRun:
                       cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                       before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
                       shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
-                      asked=self._asked(check, evaluator), sample=self._portions.sample(check.clause, evaluator.dtype))
+                      asked=self._asked(check, evaluator), sample=self._portions.sample(check.clause, evaluator.dtype),
+                      small=self._small, is_explained=self._is_known)
         until = self._compiling.until if self._compiling and not known else math.inf
         return replace(trial, until=until, tell=partial(self._tell, trial))
 
@@ -272,7 +278,7 @@ class SubjectRun:
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
             raised = failure if isinstance(failure, SubjectRaised) else None
-            evidence = self._diagnosed(trial, evidence, raised, self._cases_that_hold(trial))
+            evidence = self._diagnosed(trial, evidence, raised, tally.first, self._cases_that_hold(trial))
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
@@ -293,9 +299,9 @@ class SubjectRun:
         return check.clause.level is not Level.MUST and raised.asked is not None and bool(
             refusal_words(raised, raised.asked, home=self.subject.home))
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None,
+    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None, first: Recipe | None,
                    held: Sequence[Recipe]) -> Evidence:
-        """The evidence with what it is like. held: cases that held.
+        """The evidence with what it is like. first: the case that failed, as it was met.  held: cases that held.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
         some diagnosed, these alone are looked into.
@@ -305,7 +311,19 @@ class SubjectRun:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         with asking(self.subject, Asking.CAUSES):
-            return self._explainer.explained(trial, evidence, raised, held)
+            return self._explainer.explained(trial, evidence, raised, first, held)
+
+    @property
+    def _small(self) -> tuple[Sizes, ...]:
+        """The sizes of the failing cases that were shrunk so far, those of the least work first."""
+        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=work))[:SMALL]
+
+    def _is_known(self, trial: Trial, recipe: Recipe) -> bool:
+        """Whether what explains an earlier failure explains this case."""
+        if not self._failed or trial.is_glance:
+            return False
+        with asking(self.subject, Asking.CAUSES):
+            return self._explainer.knows(trial, recipe)
 
     @cached_property
     def _explainer(self) -> Explainer:

@@ -59,7 +59,8 @@ class Tally:
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
-    held: the cases of which something was claimed, and which held.  is_cut_short: whether cases were left out.
+    held: the cases of which something was claimed, and which held.  first: the case that failed first, as it was met.
+    is_cut_short: whether cases were left out.
     """
 
     tried: int = 0
@@ -80,6 +81,7 @@ class Tally:
     sample: int = 0
     held: list[Recipe] = field(default_factory=list)
     is_cut_short: bool = False
+    first: Recipe | None = None
 
     def meet(self, recipe: Recipe) -> None:
         """Count the sizes and keywords of a case of which something was claimed."""
@@ -178,7 +180,7 @@ class Judging:
             tally.add(measured)
         worst = max(found, key=lambda measured: measured.margin)
         if worst.margin > 1:
-            tally.failure = Violated(worst, recipe)
+            tally.failure, tally.first = Violated(worst, recipe), tally.first or recipe
             raise tally.failure
         if claimed:
             tally.held.append(recipe)

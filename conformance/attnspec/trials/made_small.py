@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from attnspec.core.declaration import Limits
 from attnspec.problems.choices import SEED_BYTES, Menu
 from attnspec.problems.domain import Domain
+from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.covering_cases import Choices
@@ -35,16 +36,18 @@ def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, lim
 
 
 def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
-               patience: tuple[float, float] = (MOST_WORK, MOST_SECONDS)) -> tuple[Menu, Choices]:
+               patience: tuple[float, float] = (MOST_WORK, MOST_SECONDS), *,
+               small: Sequence[Sizes] = ()) -> tuple[Menu, Choices]:
     """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is where it does not
-    fail there. patience: multiply-adds and seconds that it may cost.
+    fail there. patience: multiply-adds and seconds that it may cost.  small: sizes at which other clauses fail; if it
+    fails there, too, no smaller ones are looked for.
 
     Not the very smallest: with a few more entries it is easier to see which keywords and values it takes.
     """
     if not isinstance(tally.failure, (Violated, SubjectRaised)):
         return menu, choices
     resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, *patience, type(tally.failure), HANDY)
-    sizes = resizer.smallest()
+    sizes = next(filter(resizer.fails, small), None) or resizer.smallest()
     if sizes not in resizer.failing:
         return menu, choices
     entries, *drawn = choices

@@ -39,6 +39,9 @@ SPARE = 6
 ATTEMPTS = 24
 """By how many cases a failing one is shrunk at a glance."""
 
+FEW = 12
+"""The same at any effort, of one that is explained already: its sizes are small, and a clearer case is told first."""
+
 SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
 """The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
 
@@ -52,12 +55,14 @@ class Trial(Judging):
 
     A trial that does not shrink ends at its first failure.
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
-    shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
-    under other clauses; at a glance that is not shrunk again.
+    shrunk; at a glance, or where it is explained, it stands for the one that failed if it fails here too.  raised: what
+    the subject has raised under other clauses; at a glance that is not shrunk again.
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
     the cases have cost so much.  asked: the sizes that a user names, which are tried whatever they cost.
-    sample: so many of the openings stand for all cases; 0: all are tried.  tell: is told the case that fails first,
+    sample: so many of the openings stand for all cases; 0: all are tried.  tell: it is told the case that fails first,
     before a smaller one is looked for.  until: how many seconds compilers may have taken in all for it to go on.
+    small: the sizes to which failing cases of other clauses were shrunk.  is_explained: whether what is known of the
+    subject explains what a case shows: then it is shrunk by few attempts.
     """
 
     cases: int = 0
@@ -71,6 +76,8 @@ class Trial(Judging):
     sample: int = 0
     until: float = math.inf
     tell: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
+    small: tuple[Sizes, ...] = ()
+    is_explained: Callable[[Trial, Recipe], bool] = lambda *_: False
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -220,23 +227,38 @@ class Trial(Judging):
 
         Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
         """
+        if self._stands_before(tally):
+            return
         if not self.is_glance:
-            menu, choices = made_handy(self.put, menu, choices, tally)
+            menu, choices = made_handy(self.put, menu, choices, tally, small=self.small)
         else:
-            if self.before and self._fails(self.before, tally):
-                return
             small = self._menu(Effort.QUICK)
             wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
             menu, choices = wider, within(menu, choices, wider)
         self._simplify(menu, choices, tally)
 
+    def _stands_before(self, tally: Tally) -> bool:
+        """Whether the case that failed at another dtype stands for the one that failed here: it fails here, too, and
+        what it shows is explained, or nobody looks for causes.
+        """
+        if self.before is None or not (self.is_glance or self.is_explained(self, self.before)):
+            return False
+        return self._fails(self.before, tally)
+
     def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Have Hypothesis make a failing case simpler."""
         from attnspec.trials.searching import shrink  # noqa: PLC0415  (weight, as above)
 
-        most = tally.tried + ATTEMPTS if self.is_glance or self.is_sparing else self.most
+        attempts = self._attempts(menu.recipe(*choices))
+        most = tally.tried + attempts if attempts else self.most
         trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
         shrink(trial._margin_of(menu, tally, []), menu, self.seed, choices)
+
+    def _attempts(self, failing: Recipe) -> int:
+        """By how many further cases this one is shrunk; 0 sets no end."""
+        if self.is_glance or self.is_sparing:
+            return ATTEMPTS
+        return FEW if self.is_explained(self, failing) else 0
 
     def _fails(self, recipe: Recipe, tally: Tally) -> bool:
         try:
