@@ -115,7 +115,7 @@ class BugJudged:
         if first is None or first.cause is None:
             return ()
         failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ()), each.clause,
-                        bool(each.evidence.begins))
+                        each.evidence.begins)
                    for each in self.outcomes if each.evidence and each.evidence.recipe]
         passing = [Case(recipe, DType.FLOAT32, clause=clause) for clause, recipes in self.held.items()
                    for recipe in recipes]

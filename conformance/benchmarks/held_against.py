@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.magnitudes import KNOBS, Knob
+from attnspec.diagnosis.whereabouts import shows_as_much
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, joined
 from attnspec.problems.recipe import Recipe
@@ -39,14 +40,14 @@ class Posed:
 class Case:
     """A case of a run: its recipe, the dtype, the calls that were made of it as far as they are known, the clause.
 
-    is_located: of a failing case, whether its own clause was seen to fail at some sizes alone.
+    begins: of a failing case, where its own clause is seen to fail.
     """
 
     recipe: str
     dtype: DType
     calls: tuple[Posed, ...] = ()
     clause: str = ""
-    is_located: bool = True
+    begins: str = ""
 
     @property
     def every(self) -> tuple[Posed, ...]:
@@ -90,21 +91,17 @@ def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case])
 
 def _that_hold(parts: Sequence[str], failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
     """A case that meets all of it and holds, given as much as one that fails, of such entries, and as large: of one
-    clause that says where it fails, or of two that hold the output of their cases against the definition. Another may
+    clause that says the same, or of two that hold the output of their cases against the definition. Another may
     ask less: a sum of values is passed on as a sum by heads that are mixed up, too.
     """
     for each in passing:
         held = Recipe.parse(each.recipe)
-        shown = [Recipe.parse(other.recipe) for other in failing
-                 if (other.clause == each.clause and other.is_located) or {other.clause, each.clause} <= HOLD_OUTPUT]
-        if all(meets(part, held.sizes.by_axis) for part in parts) and any(_is_as_much(held, other) for other in shown):
+        is_there = all(meets(part, held.sizes.by_axis) for part in parts)
+        shown = [Recipe.parse(other.recipe) for other in failing if {other.clause, each.clause} <= HOLD_OUTPUT or (
+            other.clause == each.clause and parts_of(other.begins) == tuple(parts))]
+        if is_there and any(shows_as_much(held, other) for other in shown):
             yield f"{' and '.join(parts)}, and {each.recipe} holds"
             return
-
-
-def _is_as_much(held: Recipe, shown: Recipe) -> bool:
-    is_alike = held.features == shown.features and held.mask == shown.mask and held.families == shown.families
-    return is_alike and all(held.sizes.by_axis[axis] >= length for axis, length in shown.sizes.by_axis.items())
 
 
 def _without_condition(words: str, failing: Sequence[Case]) -> Iterator[str]:

@@ -25,7 +25,8 @@ def test_a_seed_draws_the_same_bugs_always_and_one_in_four_is_of_sizes() -> None
 
 def case(**lengths: int) -> Case:
     names = {"B": 1, "H": 1, "Hkv": 1, "T": 3, "S": 70, "D": 4, "Dv": 4, **lengths}
-    return Case(f"{','.join(f'{axis}{size}' for axis, size in names.items())};{CASE.partition(';')[2]}", DType.FLOAT32)
+    return Case(f"{','.join(f'{axis}{size}' for axis, size in names.items())};{CASE.partition(';')[2]}", DType.FLOAT32,
+                clause="attention.definition")
 
 
 @pytest.mark.parametrize(("words", "failing", "passing", "contradicted"), [
@@ -46,6 +47,13 @@ def test_a_first_line_is_held_against_every_case(words: str, failing: Case, pass
 def test_a_case_speaks_for_a_boundary_if_any_call_of_it_does() -> None:
     halves = replace(case(S=40), calls=(Posed({"S": 40}, ()), Posed({"S": 80}, ("mask",))))
     assert not list(contradictions("Likely one bug: fails where S ≥ 65, with mask (explains 1 of 1)", [halves], []))
+
+
+def test_a_clause_that_asks_less_speaks_against_what_it_says_itself_alone() -> None:
+    words, begins = "Likely one bug: fails where S ≥ 65 (explains 1 of 1)", "Fails where S ≥ 65; holds at S = 64."
+    failed, held = (replace(each, clause="attention.additive_in_values") for each in (case(), case(S=99)))
+    assert not list(contradictions(words, [failed], [held]))
+    assert list(contradictions(words, [replace(failed, begins=begins)], [held]))
 
 
 def judge_bug(fault: str, *like: Likeness, target: str = "fault/mask_of_first_batch") -> BugJudged:

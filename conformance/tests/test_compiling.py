@@ -15,7 +15,7 @@ from attnspec.engine.asked import compiling_time
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import own_subject
 from attnspec.hosting.processors import seconds_of
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
 from attnspec.runner.judge import ENGINE
@@ -24,6 +24,7 @@ from attnspec.subjects.call import Answer, Call
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.new_shapes import with_compiling
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.tables import TRANSFORMS
 from helpers.law import checks
@@ -143,3 +144,11 @@ def test_processors_are_asked_what_a_process_has_taken() -> None:
         pass
     assert before < seconds_of(os.getpid()) < before + 1
     assert seconds_of(2**22 + 1) == 0  # no process has so high a number
+
+
+@pytest.mark.parametrize(("at_80", "expected"), [(0.4, 0.0), (4.0, 100.0)])
+def test_what_compiles_the_longer_the_more_keys_there_are_is_expected_to_go_on(at_80: float, expected: float) -> None:
+    compiling = CompilingTime()
+    for S, seconds in ((9, 0.4), (79, at_80)):
+        compiling.count(Sizes(1, 1, 1, 1, S, 4, 4), frozenset(), seconds)
+    assert compiling.expected(Sizes(1, 1, 1, 1, 1999, 4, 4)) == expected

@@ -70,19 +70,22 @@ NOWHERE = Place()
 def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
     """The place as the cases of the run bear it out: as told, as needed but not enough, or with no boundary.
 
-    failing: the recipe of the case that is shown. A case that holds speaks against it if it is given the same, of
-    entries as these, and is as large along every axis: smaller ones, and entries that are all alike, show less.
+    failing: the recipe of the case that is shown. A case that holds speaks against it if it would show as much.
     """
-    passing = [lengths_in(each.text) for each in held if _shows_as_much(each, failing)]
+    shown = Recipe.parse(failing)
+    passing = [lengths_in(each.text) for each in held if shows_as_much(each, shown)]
     found = standing(place.begins, [lengths_in(failing)], passing)
     if found is Standing.IS_NEEDED:
         return replace(place, begins=weakened(place.begins))
     return place if found is Standing.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
 
 
-def _shows_as_much(held: Recipe, failing: str) -> bool:
-    shown = Recipe.parse(failing)
-    is_alike = held.features == shown.features and held.mask == shown.mask and held.families == shown.families
+def shows_as_much(held: Recipe, shown: Recipe) -> bool:
+    """Whether a case would show a mistake that another shows: it is given the same, of such entries, and as large
+    along every axis. A bias of zeros shows few mistakes.
+    """
+    is_alike = (held.features, held.mask, held.bias, held.families) == (
+        shown.features, shown.mask, shown.bias, shown.families)
     return is_alike and all(held.sizes.by_axis[axis] >= length for axis, length in shown.sizes.by_axis.items())
 
 
@@ -119,6 +122,14 @@ class Whereabouts:
             return NOWHERE
         place = _placed(trial, resizer, boundary) if failure is Violated else Place(boundary.sentence)
         return replace(place, held=resizer.held[:HELD], smallest=boundary.smallest.sizes)
+
+    def spoken_against(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
+        """What was told of where failures begin, as what is needed alone, where a case that holds speaks against it;
+        empty if none does.
+        """
+        told = [known.sentence for known in self._found if known.told]
+        return next((weakened(begins) for begins in told for recipe in failing
+                     if borne_out(Place(begins), recipe, held).begins == weakened(begins) != begins), "")
 
     def _shared(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there, and not beside it."""

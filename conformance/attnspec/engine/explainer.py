@@ -22,6 +22,7 @@ from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.subject import own_subject
 from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
+from attnspec.record.contradictions import weakened
 from attnspec.record.outcome import MAGNITUDE, Evidence
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
@@ -48,6 +49,7 @@ class Explainer:
         self._alone = Alone(subject)
         self._raising = RaisingExplainer(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
+        self._failing: list[str] = []  # the cases of clauses that hold the output of their cases against the definition
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
     def knows(self, trial: Trial, recipe: Recipe) -> bool:
@@ -75,6 +77,9 @@ class Explainer:
             return replace(evidence, explained=why)
         is_known = not trial.is_glance and bool(evidence.measured) and self.knows(trial, Recipe.parse(evidence.recipe))
         place = borne_out(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
+        if trial.check.clause.holds_output:
+            self._failing.append(evidence.recipe)
+            place = self._as_spoken_against(place, held)
         evidence = placed(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
@@ -115,6 +120,15 @@ class Explainer:
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis, place.held))
+
+    def _as_spoken_against(self, place: Place, held: Sequence[Recipe]) -> Place:
+        """The place of the last failing case; with what was told of earlier ones, where a case that holds speaks
+        against that and nothing else is told of this one.
+        """
+        weak = self._whereabouts.spoken_against(self._failing, held)
+        if not weak or (place.begins not in {"", weak} and weakened(place.begins) != weak):
+            return place
+        return replace(place, begins=borne_out(Place(weak), self._failing[-1], ()).begins)
 
     def _again(self) -> Subject:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""

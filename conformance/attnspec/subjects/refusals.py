@@ -61,9 +61,14 @@ FAR = (
     Sizes(1, 14, 2, 16, 16, 64, 64), Sizes(1, 71, 1, 16, 16, 16, 16))
 """Sizes far from plain along several axes at once: who takes these is not asked about each axis alone."""
 
-FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 2, 2, 1, 4096, 33, 33),
-                Sizes(1, 1, 1, 15, 31, 512, 512))
-"""The same where each costs a compilation; what else is refused is found out where it comes up."""
+FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 1, 1, 15, 31, 512, 512),
+                Sizes(1, 2, 2, 1, 512, 33, 33), Sizes(1, 2, 2, 1, 4096, 33, 33))
+"""The same where each costs a compilation, the longest last; what else is refused is found out where it comes up."""
+
+SLOWLY_COMPILED = 5.0
+"""Seconds of processors for one question, after which no longer one is asked: a loop over keys that is unrolled takes
+9 s at 512 keys, in blocks of 16, and minutes at 4096.
+"""
 
 MOST_CAUSES = 4
 """How many refusals of one problem are looked for, one after the other."""
@@ -251,8 +256,12 @@ def _questions(begun: Begun) -> Iterator[Case]:
         yield with_keyword(begun.start, keyword, declared.limits)
     for hiding in sorted({"mask", "bias"} & declared.keywords if "causal" in declared.keywords else ()):
         yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding, declared.limits)
+    callee = begun.subject.callee
     for sizes in FAR_COMPILED if is_compiled else FAR:
+        before = callee.cpu_seconds() if is_compiled else 0.0
         yield replace(begun.start, sizes=sizes)
+        if is_compiled and callee.cpu_seconds() - before > SLOWLY_COMPILED:
+            return
 
 
 def _settled(begun: Begun, end: Case) -> Begun:

@@ -8,6 +8,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from attnspec.core.compiling import SHARE
+from attnspec.problems.problem import Sizes
+
+LONGER, DEARER = 8, 4
+"""Compiling is said to grow with lengths where eight times as many take four times as long: one that does not unroll a
+loop takes the same at any length.
+"""
 
 
 @dataclass(slots=True)
@@ -20,12 +26,23 @@ class CompilingTime:
     most: float = math.inf
     spent: float = 0.0
     _first: dict[Hashable, float] = field(default_factory=dict)
+    _at_length: dict[int, float] = field(default_factory=dict)
     _told: float = 0.0
 
-    def count(self, shape: Hashable, seconds: float) -> None:
-        """Count a call. shape: the same for calls of which the first is compiled."""
+    def count(self, sizes: Sizes, given: frozenset[str], seconds: float) -> None:
+        """Count a call. The first at these sizes, given these keywords, is compiled."""
         self.spent += seconds
-        self._first.setdefault(shape, seconds)
+        self._first.setdefault((sizes, given), seconds)
+        self._at_length.setdefault(sizes.T + sizes.S, seconds)
+
+    def expected(self, sizes: Sizes) -> float:
+        """Seconds that a call at these sizes is expected to take, where compiling takes the longer the more queries and
+        keys there are: a loop over blocks is unrolled. 0 where it does not.
+        """
+        near, far = min(self._at_length, default=0), max(self._at_length, default=0)
+        if far < LONGER * near or self._at_length.get(far, 0.0) < DEARER * self._at_length.get(near, 0.0):
+            return 0.0
+        return self._at_length[far] * (sizes.T + sizes.S) / far if far else 0.0
 
     @property
     def is_spent(self) -> bool:

@@ -177,7 +177,7 @@ class Evaluator:
         finally:
             worked = max(0.0, self._worked(problem) - before)
             if self.compiling:
-                self.compiling.count((problem.sizes, frozenset(problem.given)), worked)
+                self.compiling.count(problem.sizes, frozenset(problem.given), worked)
         if answer.stderr:
             self.paths.count(answer.stderr)
         else:
@@ -191,8 +191,11 @@ class Evaluator:
         return self.subject.callee.cpu_seconds() if is_counted else 0.0
 
     def seconds(self, sizes: Sizes) -> float:
-        """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was."""
-        return self._pace * work(sizes)
+        """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was. Where
+        each new shape is compiled, by what that takes.
+        """
+        compiled = self.compiling.expected(sizes) if self.compiling else 0.0
+        return max(self._pace * work(sizes), compiled)
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
