@@ -72,7 +72,7 @@ def test_subjects_answer_within_their_declared_rounding_in_every_variant(name: s
         assert subject.answer(asked).aliases == ()
 
 
-@pytest.mark.family(12)
+@pytest.mark.family(4)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_subject_does_what_it_declares_where_practice_is_divided(name: str) -> None:
     if name == "jax/dot_product_attention":

@@ -72,6 +72,7 @@ def test_a_cache_that_is_right_is_not_blamed(tmp_path: Path, mask: str) -> None:
     assert not found(tmp_path, mask)
 
 
+@pytest.mark.nightly
 def test_what_fails_alone_is_not_said_to_depend_on_earlier_calls(tmp_path: Path) -> None:
     evidence = found(tmp_path, "aligned_elsewhere")
     assert len(evidence) > MOST

@@ -152,7 +152,7 @@ def to_paste(name: str) -> str:
     return f'{name}.precision = {{"{dtype.value}": {words}}}'
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_sound_function_in_coarser_arithmetic_is_told_its_cause(name: str) -> None:
     """What to do about it, too; neither is the verdict another, nor is a fault named."""
@@ -165,7 +165,7 @@ def test_a_sound_function_in_coarser_arithmetic_is_told_its_cause(name: str) -> 
     assert evidence_of(outcome).like == ()
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", ["textbook", "by_logsumexp", "in_tf32", "flushing"])
 def test_the_line_to_paste_makes_the_function_conform(name: str, tmp_path: Path) -> None:
     dtype, clause, *_ = CAUSES[name]
@@ -176,6 +176,7 @@ def test_the_line_to_paste_makes_the_function_conform(name: str, tmp_path: Path)
     assert {engine.try_item(item).verdict for item in engine.items()} == {Verdict.HELD}
 
 
+@pytest.mark.nightly
 def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: Path) -> None:
     folder = tmp_path / "own_arithmetic"
     folder.mkdir()
@@ -244,7 +245,7 @@ def test_every_class_can_be_declared(dtype: DType) -> None:
         assert precision_of({**wider.words, "reason": wider.cause}, dtype).reason == wider.cause
 
 
-@pytest.mark.family(1, each="why")
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("text", "why"), [
     ("import torch\ndef attend(query, key, value):\n    return torch.matmul(query, key) @ value\n",
      "its module imports torch"),
@@ -264,6 +265,7 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, 
         "Give it tensors, with --lift torch", 'attend.lift = "torch"')
 
 
+@pytest.mark.nightly
 def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "jax", ModuleType("jax"), raising=False)
     [of_jax] = explained("through_float32", DType.FLOAT64, "attention.definition")
@@ -271,11 +273,13 @@ def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) 
     assert of_jax.advice == "Compute in float64 (JAX: enable x64, or --lift jax)"
 
 
+@pytest.mark.nightly
 def test_what_overflows_an_arithmetic_that_is_known_is_its_consequence() -> None:
     told = explained("through_float32", DType.FLOAT64, "attention.definition", "scale.read_out")
     assert [each and each.cause for each in told] == ["it computes in float32 throughout"] * 2
 
 
+@pytest.mark.nightly
 def test_an_arithmetic_is_told_of_a_function_with_a_bug_elsewhere() -> None:
     [told] = explained("last_block_not_rescaled", DType.FLOAT64, "attention.definition")
     assert told is not None

@@ -26,6 +26,7 @@ attend.dtypes = ["float32"]
 """
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("least", "is_explained", "begins"), [
     (1, True, ""), (200, False, "Fails where S ≥ 200; holds at S = 199.")])
 def test_inputs_that_are_rounded_from_a_length_on_are_told_by_it(

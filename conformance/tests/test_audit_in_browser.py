@@ -96,6 +96,7 @@ def test_it_opens_without_a_complaint_and_is_light(browser: Chrome, page: Path) 
         "70 implementations of attention from 14 libraries tested")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("script", [True, False])
 def test_nothing_overflows_a_phone(browser: Chrome, page: Path, script: bool) -> None:
     open_page(browser, page, width=390, script=script)

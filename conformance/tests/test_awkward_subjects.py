@@ -133,6 +133,7 @@ def judged(folder: Path, function: str, clause: str = "attention.definition", dt
     return engine.try_item(item)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("function", "reason"), [
     ("raises", "RuntimeError: the kernel is not built"),
     ("raises_on_long", "ValueError: too many keys"),
@@ -162,7 +163,7 @@ def test_an_error_is_shrunk_to_the_simplest_case_that_raises(tmp_path: Path) -> 
     assert outcome.evidence.recipe.endswith(";mask=none;families=integers;seed=0")
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("function", "reason"), [
     ("wrong_shape", "of shape (1, 1, 1) and dtype float32"),
     ("nothing", "None"),
@@ -184,7 +185,7 @@ def test_an_answer_that_is_no_array_of_the_right_kind_violates(tmp_path: Path, f
     assert outcome.evidence.recipe
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("function", ["all_nan", "all_infinite"])
 @pytest.mark.parametrize("clause", ["attention.definition", "attention.finite", "attention.convex_hull",
                                     "attention.rows_are_stochastic", "scale.unit_variance"])
@@ -195,6 +196,7 @@ def test_answers_that_are_not_finite_violate(tmp_path: Path, function: str, clau
     assert outcome.worst.margin == float("inf")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("function", "clause", "reason"), [
     ("mutates", "purity.inputs_are_left_alone", "the call changed query"),
     ("the_values", "purity.output_is_new", "the output shares memory with value"),
@@ -221,6 +223,7 @@ def test_a_keyword_that_is_taken_and_ignored_is_found(tmp_path: Path) -> None:
     assert judged(tmp_path, "lies_about_keywords", "causal.no_lookahead").verdict is Verdict.VIOLATED
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("function", ["a_list", "frozen_answer", "freezes_its_inputs", "noisy", "divides_by_zero"])
 def test_right_answers_in_an_odd_manner_hold(tmp_path: Path, function: str) -> None:
     outcome = judged(tmp_path, function, dtype=DType.FLOAT64)

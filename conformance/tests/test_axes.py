@@ -64,6 +64,7 @@ def test_a_function_of_three_axes_is_told_so_too(tmp_path: Path) -> None:
     assert "not `torch.bmm` or `key.transpose(0, 2, 1)`" in message
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("logits", [ANY, "np.zeros(1)[2] + query", "np.einsum('bhtd,bhsd->bhts', query, key)"],
                          ids=["any-axes", "always-raises", "four-axes"])
 def test_nobody_else_is_told_of_axes(tmp_path: Path, logits: str) -> None:
@@ -71,6 +72,7 @@ def test_nobody_else_is_told_of_axes(tmp_path: Path, logits: str) -> None:
     assert summon(target, Plan((target,))).id == target
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("more", ["", ", causal=False"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_function_of_another_order_of_axes_is_told_so(tmp_path: Path, more: str, dtype: str) -> None:
@@ -82,6 +84,7 @@ def test_a_function_of_another_order_of_axes_is_told_so(tmp_path: Path, more: st
         "and 2 of query, key, value and output.")
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("check", [
     "query.shape[3] in (64, 128)", "query.shape[3] == 128 and query.shape[1] % 128 == 0"])
 def test_a_kernel_of_large_sizes_is_told_of_its_order_of_axes_too(tmp_path: Path, check: str) -> None:

@@ -142,6 +142,7 @@ def test_a_record_can_be_made_a_baseline(here: Path) -> None:
     assert main([*words, "--no-record", "--baseline", "known.yaml"]) == 0
 
 
+@pytest.mark.nightly
 def test_a_quick_gate_heeds_a_baseline_of_all_dtypes(here: Path) -> None:
     (here / "theirs.py").write_text(THEIRS.format(shift=1), encoding="utf-8")
     words = ["check", "theirs.py:attend", "--clause", CLAUSE, "--effort", "quick", "-n", "1", "--no-record"]
@@ -209,6 +210,7 @@ def test_a_known_failure_may_move_to_another_case(here: Path) -> None:
     assert shape_judged(here, **moved)[0] == 0
 
 
+@pytest.mark.nightly
 def test_a_known_crash_is_expected(here: Path) -> None:
     deadly = {"when": "query.shape[2] == 7", "deed": "import os; os.abort()"}
     code, output = shape_judged(here, **deadly, verdict="crashed")
@@ -293,6 +295,7 @@ def test_lint_tells_what_no_run_can_meet(tmp_path: Path, capsys: pytest.CaptureF
         assert f"strange.yaml:{line}: {text}" in told
 
 
+@pytest.mark.nightly
 def test_lint_reads_a_baseline_as_a_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "known.yaml"
     path.write_text("knwon: []", encoding="utf-8")
@@ -336,6 +339,7 @@ def test_a_convention_that_changes_stops_a_gate(here: Path) -> None:
     assert aligned(here, BOTTOM_RIGHT)[0] == 0
 
 
+@pytest.mark.nightly
 def test_a_strict_gate_tells_a_changed_convention_and_learns_it(here: Path) -> None:
     assert aligned(here, TOP_LEFT, "--strict")[0] == 0
     assert aligned(here, BOTTOM_RIGHT, "--strict", "--update-baseline")[0] == 1

@@ -79,7 +79,7 @@ def test_the_table_is_long_enough() -> None:
     assert len({row.name for row in ALL}) == len(ALL) >= LEAST
 
 
-@pytest.mark.family(12)
+@pytest.mark.family(5)
 @pytest.mark.parametrize("row", HERE, ids=lambda row: row.name)
 def test_a_behaviour_gets_its_verdict_and_nothing_else(row: Behaviour, folder: Path,
                                                        engines: Mapping[int, Engine]) -> None:
@@ -125,6 +125,7 @@ def together(folder: Path) -> tuple[subprocess.CompletedProcess[str], Mapping[st
     return ended, outcomes
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", TOGETHER)
 def test_in_a_run_each_gets_its_verdict(name: str, together: tuple[object, Mapping[str, list[Outcome]]]) -> None:
     row = ALL[[each.name for each in ALL].index(name)]

@@ -140,6 +140,7 @@ def problems(dtype: DType) -> Iterator[Problem]:
                                   bias=ANY_BIAS[seed % len(ANY_BIAS)], scale=next(scales)), dtype)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_no_honest_formulation_leaves_the_assumed_bound(dtype: DType) -> None:
     precision, arithmetic = precision_of(None, dtype), numpy_dtype(DType.FLOAT32 if dtype in HALF else dtype)
@@ -154,6 +155,7 @@ def test_no_honest_formulation_leaves_the_assumed_bound(dtype: DType) -> None:
     assert rows > 10_000
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32], ids=lambda dtype: dtype.value)
 def test_a_stored_logsumexp_stays_inside_the_class_that_says_so(dtype: DType) -> None:
     stored = precision_of({"logsumexp_roundings": 1, "reason": "a test"}, dtype)
@@ -176,6 +178,7 @@ def test_storing_everything_in_half_precision_is_grade_4(dtype: DType) -> None:
         assert margin(answer, expected) <= 1, str(problem)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_honest_weights_their_sums_and_their_logarithms_stay_inside(dtype: DType) -> None:
     precision, arithmetic = precision_of(None, dtype), numpy_dtype(DType.FLOAT32 if dtype in HALF else dtype)

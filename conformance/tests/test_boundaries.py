@@ -105,11 +105,13 @@ def located(subject: Subject, sizes: tuple[int, ...]) -> Boundary:
     return boundary
 
 
+@pytest.mark.family(15)
 @pytest.mark.parametrize(("condition", "sizes", "said"), PLANTED, ids=[said for _, _, said in PLANTED])
 def test_what_is_planted_is_said(condition: Callable[[Sizes], object], sizes: tuple[int, ...], said: str) -> None:
     assert located(planted(condition), sizes).sentence.startswith(f"Fails where {said}")
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("wrong", [half_scale, last_row_wrong])
 @pytest.mark.parametrize(("condition", "sizes", "said"), [PLANTED[n] for n in (0, 4, 8, 24, 26)])
 def test_whatever_is_wrong_there_the_boundary_is_the_same(condition: Callable[[Sizes], object], sizes: tuple[int, ...],
@@ -164,6 +166,7 @@ def test_a_length_that_holds_by_chance_makes_no_rule() -> None:
     assert sentence == "Fails where S ≥ 513; holds at S = 512."
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_that_few_heads_happen_to_hold_is_not_said(seed: int) -> None:
     often = replace(recipe((6, 8, 8, 9, 11, 8, 8), "normal"), seed=seed)

@@ -166,6 +166,7 @@ def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd:
     assert f"{CLAUSE} " in capfd.readouterr().out
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "before", "told_as"), [
     ("spec_digest", "0123456789abcdef", "the spec 01234567"), ("seed", 7, "the seed 7")])
 def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
@@ -178,6 +179,7 @@ def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
     assert kept.read_bytes() == held
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", ["code", "recipes", "torch", "numpy"])
 def test_other_code_blocks_or_libraries_do_not_add_up_to_one_campaign(campaign: Cli, kept: Path, name: str) -> None:
     with_header(kept, lambda header: header["environment"].update({name: "another"}))  # type: ignore[attr-defined]
@@ -267,6 +269,7 @@ def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
                     CampaignRow("sound/naive", DType.FLOAT32), CampaignRow("sound/naive", DType.FLOAT16))
 
 
+@pytest.mark.nightly
 def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> None:
     known_ids = {*registered(), *own_ids()}
     assert set(CHOSEN) <= known_ids

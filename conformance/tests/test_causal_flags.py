@@ -33,6 +33,7 @@ def put(folder: Path, flag: str, when: str) -> dict[str, Verdict]:
 HELD, VIOLATED = Verdict.HELD, Verdict.VIOLATED
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("flag", "when", "with_flag", "without"), [
     ("is_causal=False", "is_causal", HELD, HELD), ("use_causal_mask=True", "use_causal_mask", HELD, HELD),
     ("is_causal=False", "True", HELD, VIOLATED), ("causal_mask=False", "False", VIOLATED, VIOLATED)])

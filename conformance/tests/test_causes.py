@@ -194,7 +194,7 @@ def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
     assert np.array_equal(answers[0], answers[1], equal_nan=True)
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "clause"), [
     ("lse_negated", "lse.definition"), ("lse_of_hidden_row_nan", "lse.hidden_row"),
     ("window_dropped_with_causal", "window.definition"), ("slopes_of_first_head", "slopes.definition")])

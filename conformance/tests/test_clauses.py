@@ -65,7 +65,7 @@ def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:
         assert not checks()[clause.id].domain.is_layer or kinds <= {Kind.LAYER}, clause.id
 
 
-@pytest.mark.family(1, each="dtype")
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("name", SOUND)
 def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:

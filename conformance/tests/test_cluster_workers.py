@@ -174,6 +174,7 @@ def single(folder: Path) -> Path:
     return folder / "one.jsonl"
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_changes_no_line_of_the_record(
     scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_compiled_variant_that_is_wrong_is_convicted(tmp_path: Path, expressio
     assert outcome.reason.startswith("output with compiled should be that without")
 
 
+@pytest.mark.nightly
 def test_the_failing_case_is_repeated_with_the_variant(tmp_path: Path) -> None:
     trial = engine(tmp_path, "return attend(query, key, value, mask=mask, bias=bias)")
     evidence = judged(trial).evidence

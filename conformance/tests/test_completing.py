@@ -38,7 +38,7 @@ def offered(*words: str) -> list[str]:
     return [line.partition(",")[2] for line in answer.splitlines() if line.startswith("plain,")]
 
 
-@pytest.mark.family(9)
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("words", "offers"), [
     (["ch"], ["check"]),
     (["check", "mine.py:attend_"], ["attend_fast"]),
@@ -66,11 +66,13 @@ def test_a_shell_is_offered_what_fits(words: list[str], offers: list[str]) -> No
     assert offered(*words) == offers
 
 
+@pytest.mark.nightly
 def test_a_theme_is_offered_as_a_pattern_that_the_shell_leaves_alone() -> None:
     assert offered("check", "a:b", "--clause", "causal.")[:2] == [r"causal.\*", "causal.no_lookahead"]
     assert offered("check", "a:b", "--clause", "'causal.")[0] == "causal.*"
 
 
+@pytest.mark.nightly
 def test_a_folder_of_many_files_is_offered_by_file(here: Path) -> None:
     for number in range(21):
         (here / f"many_{number:02}.py").write_text(MINE, encoding="utf-8")

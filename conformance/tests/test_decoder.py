@@ -181,6 +181,7 @@ def test_a_decoder_is_recognised_by_its_parameter(tmp_path: Path) -> None:
     assert declared.keywords == {"past_key", "past_value", "cache", "causal", "scale"}
 
 
+@pytest.mark.family(5)
 @pytest.mark.parametrize("pattern", STEP_PATTERNS)
 @pytest.mark.parametrize("more", ["", "causal"])
 def test_a_decoder_answers_dense_problems(tmp_path: Path, pattern: str, more: str) -> None:
@@ -221,7 +222,7 @@ def test_a_dense_function_is_not_given_a_cache() -> None:
     assert sound_subject("naive").refuses(problem()).endswith("naive takes no cache")
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("said", ["past_lengths = 'equal'", "self_attention_only = True"])
 def test_who_takes_as_many_new_keys_as_queries_is_given_no_others(tmp_path: Path, said: str) -> None:
     subject = loaded(tmp_path, f"{APPENDS}attend.{said}\n")

@@ -138,7 +138,7 @@ def three(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["attend", "attend_and_leave"])
 def test_jax_gets_its_arrays_on_the_device_and_is_read_from_any(three: Path, cli: Cli, name: str) -> None:
     code, printed, _ = cli("check", f"mine.py:{name}", "--device", "cpu:2", *BRIEFLY, "--record", "run.jsonl",
@@ -227,6 +227,7 @@ def test_torch_is_placed_on_a_backend_of_its_own_waited_for_and_read_back() -> N
     assert {clause: outcome.verdict.value for clause, outcome in found.items()} == dict.fromkeys(found, "held")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("near")
 def test_what_a_function_leaves_on_the_cpu_does_not_meet_the_rest() -> None:
     found = judged("forgetful", "causal.no_lookahead", "attention.worked_example")
@@ -234,11 +235,13 @@ def test_what_a_function_leaves_on_the_cpu_does_not_meet_the_rest() -> None:
     assert "expected all tensors to be on the same device" in found["causal.no_lookahead"].reason
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("near")
 def test_a_change_of_inputs_on_the_device_is_seen() -> None:
     assert judged("greedy", "purity.inputs_are_left_alone")["purity.inputs_are_left_alone"].verdict.value == "violated"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("near")
 def test_a_lost_device_ends_one_process_and_is_the_finding_of_that_call() -> None:
     found = judged("wild", "attention.worked_example", "causal.no_lookahead", "numerics.ties")

@@ -84,7 +84,7 @@ def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replac
     return replace(own_subject("sound/naive"), id="mine", callee=InProcess(staged(**stages)()))
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "clause"), NAMED)
 def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")
@@ -137,6 +137,7 @@ def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
     assert said.located == "the same call gives another answer the second time (memory of earlier calls, or chance)"
 
 
+@pytest.mark.nightly
 def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
     def answer(call: HandedOver) -> Array | tuple[Array, ...]:
         found = attention(call)
@@ -181,6 +182,7 @@ def inverted(*, empty: float) -> Subject:
     return own(answer)
 
 
+@pytest.mark.nightly
 def test_an_inverted_mask_is_named_also_where_rows_become_nan() -> None:
     said = diagnosed(inverted(empty=np.nan))
     told = [each.fault for each in said.like] or [said.located]
@@ -264,6 +266,7 @@ def test_a_fault_that_holds_where_the_subject_fails_does_not_explain_it() -> Non
     assert not case.explains(CATALOGUE["scale_root_in_float32"])
 
 
+@pytest.mark.nightly
 def test_a_double_of_a_sound_subject_is_sound() -> None:
     for arithmetic in SoundArithmetic:
         subject = double(own_subject("sound/naive"), arithmetic)
@@ -408,7 +411,7 @@ def test_no_overflow_is_told_of_who_subtracts_the_maximum(tmp_path: Path) -> Non
         assert RawExponentials.of(bar, dtype) is None
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("right", "wrong"), [
     ("weights @ value", "(weights @ value)[..., ::-1]"), ("swapaxes(-1, -2) /", "swapaxes(-1, -2) * 2 /")])
 def test_an_overflow_does_not_explain_what_is_wrong_without_it(tmp_path: Path, right: str, wrong: str) -> None:
@@ -417,6 +420,7 @@ def test_an_overflow_does_not_explain_what_is_wrong_without_it(tmp_path: Path, r
     assert "softmax_without_maximum" not in {each.fault for each in evidence.like}
 
 
+@pytest.mark.nightly
 def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: Path) -> None:
     text = STUDENT.replace("causal=False", "mask=None").replace("if causal", "if mask is not None").replace(
         "np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)", "np.where(mask, -np.inf, logits)").replace(
@@ -444,7 +448,7 @@ def attend(query, key, value, *, mask=None):
 """
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("clause", "cause", "recommended"), [
     ("grouped.definition", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor tile "
                            "(head h % Hkv)", "repeat"),

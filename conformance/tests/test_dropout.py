@@ -164,7 +164,7 @@ def test_what_a_call_multiplies_by_is_nothing_without_a_rate() -> None:
     assert factors_of(call.but(dropout_rate=1.0), (1, 1, 1, 1)) == np.zeros((1, 1, 1, 1))
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", [*(f"sound/{name}" for name in DROPPING), "sound/backward_dropout_anew",
                                   "sound/backward_dropout_flash"])
 def test_no_clause_of_dropout_accuses_a_sound_formulation(name: str) -> None:
@@ -195,6 +195,7 @@ def test_a_case_of_gradients_ends_for_who_has_no_backward_pass() -> None:
     assert put(replace(subject, declaration=declared), problem).raised == "its output requires no gradient"
 
 
+@pytest.mark.nightly
 def test_who_divides_by_nothing_at_one_is_told_so_with_a_replay(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(DIVIDES, encoding="utf-8")

@@ -214,6 +214,7 @@ def test_a_subject_that_raises_errored_with_the_case_and_the_traceback(folder: P
     assert outcome.evidence.case.startswith("B=1 H=1 Hkv=1 T=1 S=1 D=1 Dv=1 float32")
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("clause", "reason"), [
     ("masked", "takes no mask"),
     ("shown", "takes no mask"),
@@ -277,6 +278,7 @@ def test_the_same_seed_gives_the_same_outcomes(folder: Path) -> None:
     assert first == second
 
 
+@pytest.mark.nightly
 def test_another_seed_tries_other_cases(folder: Path) -> None:
     crumbs: list[list[str]] = []
     for seed in (0, 0, 1):
@@ -390,6 +392,7 @@ attend.dtypes = ["float32"]
 """
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("declared", "reason"), [
     ("", "mask_with_causal could not be found out: a probe saw none of the known answers. Declare "
          'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises); then the subject is judged by '
@@ -448,6 +451,7 @@ def test_one_wrong_entry_of_a_large_case_is_found(
     assert (failure.measured.wrong, failure.measured.claimed) == (1, 2 * 2 * 257 * 4)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32])
 def test_a_screened_case_says_how_its_rows_were_judged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: DType,
@@ -459,6 +463,7 @@ def test_a_screened_case_says_how_its_rows_were_judged(
     assert (list(small.readings), list(large.readings)) == ([], [SCREENED])
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("clause", ["scale.inverse_root_width", "layers.definition", "layers.returned_weights"])
 def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
     fault = "layer_unscaled" if clause.startswith("layers") else "scale_none"
@@ -496,6 +501,7 @@ def test_each_dtype_is_held_to_what_it_does_with_hidden_rows(tmp_path: Path) -> 
     assert {engine.try_item(item).verdict for item in engine.items()} == {Verdict.HELD}
 
 
+@pytest.mark.nightly
 def test_a_mask_that_is_not_low_enough_is_no_stored_logsumexp(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OVERFLOWING, encoding="utf-8")
     plan = Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.constant_is_low_enough",), dtypes=(DType.FLOAT32,))

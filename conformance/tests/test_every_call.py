@@ -74,7 +74,7 @@ def outcomes_of(folder: Path, source: str, *clauses: str) -> list[Outcome]:
     return [engine.try_item(Item(target, clause, "float32")) for clause in clauses]
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("what", ONCE)
 def test_what_happens_once_while_it_is_asked_fails_it(what: str, here: Path) -> None:
     outcomes = outcomes_of(here, SOUND.replace("{what}", what), "attention.definition", CLAUSE)
@@ -95,7 +95,7 @@ def fail(*_: object) -> Reply:
 LIMITED = {"T": "query.shape[2] % 16", "S": "key.shape[2] % 16 or key.shape[2] < 4"}
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("axis", LIMITED)
 def test_a_function_that_restricts_one_axis_is_asked_all_the_same(axis: str, here: Path) -> None:
     what = f"if {LIMITED[axis]}: raise ValueError('this length {axis} is not taken')"
@@ -127,6 +127,7 @@ def test_an_error_of_attnspecs_own_costs_a_ranked_kernel_one_item(here: Path, mo
     assert "KeyError" in ranked.reason
 
 
+@pytest.mark.nightly
 def test_of_a_function_that_always_hangs_the_rest_is_not_put(here: Path) -> None:
     began = time.monotonic()
     outcomes = outcomes_of(here, SOUND.replace("{what}", "time.sleep(1e6)"), CLAUSE, "attention.definition",
@@ -153,6 +154,7 @@ LATER = """
 AGED = "if time.monotonic() - began > 3: output = output + 1"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("what", "words"), [(LATER, "its answer had changed 0.1 s after it was returned, in call 1,"),
                                              (AGED, "its answer was another one than before")])
 def test_what_changes_with_time_is_noticed(what: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

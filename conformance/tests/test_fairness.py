@@ -128,6 +128,7 @@ def test_a_findings_own_case_is_put_before_all_others(mine: Path) -> None:
     assert outcome.evidence.recipe == REPLAY
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("case", "complaint"), [
     ("mine/attention bias.alone", "should have lines of four parts, 'SUBJECT CLAUSE DTYPE RECIPE'"),
     (f"mine/attention bias.lone float32 {REPLAY}", "'bias.lone' is not a known clause. Did you mean 'bias.alone'"),

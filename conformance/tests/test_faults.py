@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -39,6 +40,10 @@ ATTENTION = [fault for fault in FIXED
 LAYERS = [fault for fault in CATALOGUE.values() if fault.kind is Kind.LAYER and not fault.backward]
 DROPPING = (RATE, SEED)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
+SEEN_BELOW = {"output_buffer_reused", "mask_not_broadcast", "values_read_beyond"}
+"""Faults that the searched problems do not show; each has a test below."""
+PARTS = 8
+"""Into so many parts of its faults the dear search is cut: one is in the short suite, all are in that of the night."""
 
 SIZES = ("B2,H6,Hkv2,T15,S17,D16,Dv16", "B2,H4,Hkv4,T16,S16,D16,Dv8", "B2,H4,Hkv2,T2,S5,D7,Dv3",
          "B2,H2,Hkv1,T33,S33,D32,Dv32", "B2,H3,Hkv3,T17,S15,D8,Dv16", "B2,H2,Hkv2,T31,S65,D33,Dv24",
@@ -232,32 +237,39 @@ def _found(fault: Fault, dtype: DType) -> str:
     return next((f"{posed.text}: {reason}" for posed, reason in reasons if reason), "")
 
 
-@pytest.mark.family(1)
-@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
-def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType) -> None:
+def _part(fault: Fault) -> int:
+    """Which of eight parts a fault belongs to, by its name alone: a new fault moves no other one."""
+    return hashlib.sha256(fault.name.encode()).digest()[0] % PARTS
+
+
+@pytest.mark.parametrize(("dtype", "part"), [
+    pytest.param(dtype, part, marks=() if (dtype, part) == (DType.FLOAT32, 0) else pytest.mark.nightly)
+    for dtype in (DType.FLOAT32, DType.BFLOAT16) for part in range(PARTS)])
+def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType, part: int) -> None:
     # these stay below any rounding, or drop what is to be dropped: tests of their own have them convicted
     small = {fault.name for fault in ATTENTION
              if fault in drift.FAULTS or "batch_invariant" in fault.claims or fault.stage.value in DROPPING}
-    silent = {fault.name for fault in ATTENTION
-              if fault.name not in small and dtype not in fault.equivalents and not _found(fault, dtype)}
-    # all are seen below
-    assert silent == {"output_buffer_reused", "mask_not_broadcast", "values_read_beyond"}
+    put = [fault for fault in ATTENTION
+           if _part(fault) == part and fault.name not in small and dtype not in fault.equivalents]
+    assert len(put) > 10
+    silent = {fault.name for fault in put if not _found(fault, dtype)}
+    assert silent == SEEN_BELOW & {fault.name for fault in put}
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType)
 def test_a_declared_equivalent_cannot_be_told_from_rounding(dtype: DType) -> None:
     told = {fault.name: where for fault in ATTENTION if dtype in fault.equivalents and (where := _found(fault, dtype))}
     assert told == {}
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType)
 def test_the_staged_reference_is_within_rounding_of_the_truth(dtype: DType) -> None:
     assert {posed.text: reason for posed in _posed(dtype) if (reason := _departs(staged()(), posed))} == {}
 
 
-@pytest.mark.family(1, each="dtype")
+@pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_are_within_rounding_of_the_truth(name: str, dtype: DType) -> None:

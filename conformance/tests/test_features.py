@@ -165,7 +165,7 @@ def test_limits_are_kept_and_their_triples_left_out() -> None:
     assert not {"T ≠ S", "D ≠ Dv", "Hkv > 1", "grouped heads"} & set(array.factors)
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("mistake", MIXED_UP)
 def test_a_mistake_that_needs_three_features_is_found(mistake: str, tmp_path: Path) -> None:
     target = module_of(KERNEL, tmp_path, MIXED_UP[mistake])
@@ -202,6 +202,7 @@ def test_a_sample_of_the_cases_stands_for_all_at_further_dtypes(tmp_path: Path) 
     assert 0 < further.cases <= further.sample < first.cases
 
 
+@pytest.mark.nightly
 def test_pages_of_any_length_and_number_are_read() -> None:
     for fault in ("pages_numbered_in_16_bits", "pages_tail_of_32_lost"):
         engine = Engine(Plan((f"fault/{fault}",), clauses=("paged.features_together",), effort=Effort.QUICK,

@@ -52,6 +52,7 @@ def attend(query, key, value, *, block_table, key_lengths, causal=False):
 """}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("form", FORMED)
 def test_an_ordinary_mistake_is_named_in_every_form(tmp_path: Path, form: str) -> None:
     declared = "attend.dtypes, attend.grouped = ['float64'], False\n"
@@ -102,6 +103,7 @@ def written(folder: Path, source: str, name: str) -> Written:
     return acquaint(f"theirs:{name}", Surroundings())
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("multiple", [1, 16])
 def test_a_foreign_function_over_pages_is_handed_its_table(here: Path, multiple: int) -> None:
     made = written(here, PAGED.replace("MULTIPLE", str(multiple)), "paged_attention")

@@ -68,6 +68,7 @@ def half(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("effort", SAMPLE)
 def test_a_sample_is_tried_where_the_verdict_does_not_depend_on_the_dtype(right: Path, effort: Effort) -> None:
     cases = {dtype: judged(right, dtype, effort=effort).cases for dtype in DType}
@@ -76,6 +77,7 @@ def test_a_sample_is_tried_where_the_verdict_does_not_depend_on_the_dtype(right:
                      DType.BFLOAT16: SAMPLE[effort]}
 
 
+@pytest.mark.nightly
 def test_effort_quick_spends_no_sample_on_float64(right: Path) -> None:
     told = judged(right, DType.FLOAT64)
     assert (told.verdict, told.reason) == (
@@ -200,6 +202,7 @@ def test_a_glance_of_a_fault_that_takes_no_float32_puts_every_clause() -> None:
     assert put & {dtype.value for dtype in own_subject("fault/output_truncated").declaration.dtypes} == {"float16"}
 
 
+@pytest.mark.nightly
 def test_a_glance_that_writes_a_baseline_anew_keeps_what_it_does_not_put(tmp_path: Path, cli: Cli) -> None:
     file, known = tmp_path / "wrong.py", tmp_path / "known.yaml"
     file.write_text(FUNCTION.format(causal="query.dtype != np.float16", scale="scale"), encoding="utf-8")
@@ -219,6 +222,7 @@ def test_a_glance_puts_at_further_dtypes_what_depends_on_them(right: Path) -> No
     assert judged(right, DType.FLOAT16, OF_FLAGS, glance, DType.BFLOAT16, DType.FLOAT16).verdict is Verdict.HELD
 
 
+@pytest.mark.nightly
 def test_a_function_that_takes_one_dtype_is_ranked_by_every_clause(half: Path, cli: Cli) -> None:
     record = half.with_suffix(".jsonl")
     assert cli("rank", str(half), "--record", str(record))[0] == 1
@@ -261,6 +265,7 @@ def test_the_console_says_what_was_tried_at_further_dtypes(right: Path, cli: Cli
     assert "further dtypes" not in cli(*asked[:-2], OF_NUMBERS, "--no-record")[1]  # of which all cases are tried
 
 
+@pytest.mark.nightly
 def test_why_a_clause_does_not_apply_is_said_of_a_dtype_that_is_judged(half: Path, cli: Cli) -> None:
     two = half.with_name("two.py")
     two.write_text(half.read_text(encoding="utf-8").replace("'float16'", "'bfloat16', 'float16'"), encoding="utf-8")

@@ -241,6 +241,7 @@ def attend(query, key, value):
 """
 
 
+@pytest.mark.nightly
 def test_an_item_has_one_thread_and_other_tests_theirs(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "mine.py").write_text(MINE)
@@ -314,6 +315,7 @@ def test_a_mistake_in_a_gate_is_told_without_a_stack(tmp_path: Path, options: st
     assert "engine.py" not in out
 
 
+@pytest.mark.nightly
 def test_a_gate_says_at_its_end_that_no_gradients_were_judged(tmp_path: Path) -> None:
     (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
     text = """

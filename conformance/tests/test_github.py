@@ -249,6 +249,7 @@ def test_gates_tell_github(options: tuple[str, ...], tmp_path: Path) -> None:
     assert (tmp_path / "summary.md").read_text(encoding="utf-8").count("mine.py:attend does not conform") == 1
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("strict", [False, True])
 def test_advice_is_an_error_of_a_strict_gate_alone(strict: bool, tmp_path: Path) -> None:
     out = pytest_run(tmp_path, f"""from attnspec import gate
@@ -262,6 +263,7 @@ def test_a_pytest_run_without_gates_writes_no_summary(tmp_path: Path) -> None:
     assert not (tmp_path / "summary.md").exists()
 
 
+@pytest.mark.nightly
 def test_a_summary_that_cannot_be_written_fails_no_gate(tmp_path: Path) -> None:
     (tmp_path / "summary.md").mkdir()
     out = pytest_run(tmp_path, GATE)

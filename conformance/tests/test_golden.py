@@ -57,12 +57,13 @@ def differing(put: Put) -> Iterator[str]:
             yield from stored.differences(was, is_now, f"{key} {dtype} {recipe}", exact=exact)
 
 
-@pytest.mark.family(10)
+@pytest.mark.family(6)
 @pytest.mark.parametrize("put", PUTS, ids=lambda put: f"{put.subject} {put.clauses}")
 def test_cases_expectations_and_allowances_are_as_recorded(put: Put) -> None:
     assert list(differing(put)) == []
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("put", PUTS, ids=lambda put: f"{put.subject} {put.clauses}")
 def test_every_pair_of_clause_and_dtype_is_recorded(put: Put) -> None:
     missing = [f"{clause} {dtype}" for clause, dtype in put.pairs()
@@ -121,12 +122,13 @@ def test_commands_keep_their_arguments_and_options() -> None:
             if lost(parameters, now.get(name, []))} == {}
 
 
-@pytest.mark.family(8)
+@pytest.mark.family(4)
 @pytest.mark.parametrize("command", EXITS)
 def test_commands_keep_their_exit_codes(command: str, tmp_path: Path) -> None:
     assert records.run(shlex.split(command), tmp_path) == EXITS[command]
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", records.RUNS)
 def test_a_run_is_recorded_as_it_was(name: str, tmp_path: Path) -> None:
     same_machine()
@@ -135,7 +137,7 @@ def test_a_run_is_recorded_as_it_was(name: str, tmp_path: Path) -> None:
     assert (code, records.normalised(text)) == (was["exit code"], was["events"])
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", PAGES)
 def test_an_old_record_makes_the_same_page(name: str, tmp_path: Path) -> None:
     assert records.page(records.OLD / name, tmp_path) == PAGES[name]

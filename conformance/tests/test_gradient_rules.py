@@ -31,6 +31,7 @@ EACH = pytest.mark.parametrize("rule", GRADIENT_RULES.values(), ids=lambda rule:
 AT_EACH = pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
 
 
+@pytest.mark.family(3)
 @AT_EACH
 def test_a_rule_on_gradients_accepts_the_formula_differentiated(rule: GradientRule, dtype: DType) -> None:
     verdicts = said(rule, SOUND, dtype)
@@ -38,7 +39,7 @@ def test_a_rule_on_gradients_accepts_the_formula_differentiated(rule: GradientRu
     assert not any(verdicts)
 
 
-@pytest.mark.family(5)
+@pytest.mark.family(2)
 @AT_EACH
 @pytest.mark.parametrize("fault", ["grad_value_of_next_head", "grad_misread"])
 def test_a_rule_on_gradients_convicts_the_blatant(rule: GradientRule, dtype: DType, fault: str) -> None:
@@ -53,6 +54,7 @@ def test_a_rule_on_gradients_is_put_to_who_has_some(rule: GradientRule) -> None:
     assert all(said(rule, SOUND, dtype) == [] for dtype in DType if dtype not in rule.dtypes)
 
 
+@pytest.mark.family(1)
 @EACH
 def test_a_rule_on_gradients_draws_anew_with_another_seed(rule: GradientRule) -> None:
     dtype = rule.dtypes[0]

@@ -190,6 +190,7 @@ def test_jax_is_asked_for_gradients() -> None:
         np.testing.assert_allclose(answer.by_input[name], gradient.truth, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_what_one_program_cannot_do_is_asked_operation_by_operation() -> None:
     """On CPU, it compiles no product of float16 that is summed in float32."""
     pytest.importorskip("jax")
@@ -219,6 +220,7 @@ def test_an_output_without_gradient_is_nothing_to_judge(tmp_path: Path) -> None:
     assert found == {"gradients.of_query": Verdict.INAPPLICABLE}
 
 
+@pytest.mark.nightly
 def test_a_run_that_names_gradients_asks_frameworks_for_all_of_them() -> None:
     pytest.importorskip("torch")
     assert load("torch/sdpa").lacks(frozenset({"grad_output"})) == \
@@ -252,7 +254,7 @@ attend.lift = "torch"
 RIGHT = "return logits @ key, logits.mT @ query, weights.mT @ grad"
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("ends", "verdict"), [
     (RIGHT, Verdict.HELD), (RIGHT.replace("query, w", "query * 1.01, w"), Verdict.VIOLATED),
     ("raise NameError('oops')", Verdict.ERRORED)], ids=["right", "wrong", "raising"])
@@ -268,6 +270,7 @@ def test_every_run_judges_what_a_framework_differentiates(tmp_path: Path, ends: 
     assert elsewhere.reason == GRADIENTS_ONCE.format("float32")
 
 
+@pytest.mark.nightly
 def test_a_function_whose_framework_has_no_derivative_says_so(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     text = AUTOGRAD.format(ends=RIGHT).replace("def backward", "def other")
@@ -306,7 +309,7 @@ def untaken(name: str) -> set[str]:
     return {*OF_LAYERS, *({"gradients.of_sinks", "gradients.key_lengths"} if "dropout" in name else ())}
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", SOUND_BACKWARD)
 def test_sound_backward_passes_hold_every_clause(name: str) -> None:
     for dtype in (DType.FLOAT32, DType.BFLOAT16):

@@ -89,6 +89,7 @@ def test_gradients_of_packed_functions_are_spread_out_again(tmp_path: Path, more
         np.testing.assert_allclose(answer.by_input[name], gradient.truth.astype(float), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.nightly
 def test_a_packed_backward_pass_that_reads_a_neighbours_key_is_told(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     engine = Engine(Plan((packed(tmp_path, "wrong"),), clauses=("gradients.of_value",), dtypes=(DType.FLOAT32,),
@@ -181,6 +182,7 @@ def test_gradients_of_a_layers_inputs_are_those_of_its_heads(target: str) -> Non
         np.testing.assert_allclose(answer.by_input[name], gradient.truth.astype(float), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.nightly
 def test_a_layer_through_whose_keys_no_gradient_flows_is_told(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     clauses = "gradients.of_value", "gradients.of_key"

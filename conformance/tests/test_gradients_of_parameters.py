@@ -158,6 +158,7 @@ def _is_beyond(seen: Array, gradient: Gradient) -> bool:
     return bool((gradient.claimed & (gap > gradient.allowance)).any())
 
 
+@pytest.mark.nightly
 def test_a_layer_that_copies_its_parameters_is_told_why_it_is_not_judged(tmp_path: Path) -> None:
     verdict, words = told(layer(tmp_path, "copied"), CLAUSES[0])
     assert verdict is Verdict.INAPPLICABLE
@@ -170,12 +171,14 @@ def test_a_parameter_that_gets_no_gradient_beside_others_is_wrong(tmp_path: Path
     assert verdicts(layer(tmp_path, "attend"), *clauses) == dict.fromkeys(clauses, Verdict.HELD)
 
 
+@pytest.mark.nightly
 def test_gradients_of_inputs_are_asked_without_those_of_parameters(tmp_path: Path) -> None:
     target = layer(tmp_path, "shy")
     assert verdicts(target, "gradients.of_key") == {"gradients.of_key": Verdict.HELD}
     assert verdicts(target, CLAUSES[0])[CLAUSES[0]] is not Verdict.HELD
 
 
+@pytest.mark.nightly
 def test_a_layer_is_not_asked_about_parameters_that_it_lacks(tmp_path: Path) -> None:
     target = layer(tmp_path, "attend")
     assert [told(target, clause)[0] for clause in CLAUSES[3:]] == [Verdict.INAPPLICABLE] * 2

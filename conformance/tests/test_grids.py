@@ -34,6 +34,7 @@ def only(*options: Option, softcap: float | None = None, gain: float = 1.0) -> P
     return problem
 
 
+@pytest.mark.family(1)
 @BY_NAME
 def test_a_seed_deals_the_same_twice_and_another_seed_others(published: tuple[Grid, ...]) -> None:
     assert dealt(published, 0) == dealt(published, 0)
@@ -112,6 +113,7 @@ def test_a_layer_gets_a_few_small_cases_with_what_layers_take() -> None:
         assert case.sizes.H * case.sizes.D <= dealing.WIDEST_LAYER
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("option", "keyword"), [
     (Option.CAUSAL, "causal"), (Option.LOCAL, "window"), (Option.ALIBI, "bias"), (Option.PADDED, "mask"),
     (Option.CACHED, "mask"), (Option.FLOAT_MASK, "bias"), (Option.BOOLEAN_MASK, "mask"), (Option.SCALE, "scale")])

@@ -30,7 +30,7 @@ attend.conventions = {{"hidden_row": "zeros", "causal_alignment": "bottom_right"
 TOTAL = "grown.sum(-1, keepdims=True)"
 
 
-@pytest.mark.family(1, each="code")
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("total", "code"), [(TOTAL, 1), (f"np.where({TOTAL} == 0, 1, {TOTAL})", 0)])
 @pytest.mark.parametrize("clause", ["causal.hidden_row_convention", "window.hidden_row_convention"])
 def test_a_declared_convention_for_hidden_rows_binds_without_a_mask(

@@ -41,6 +41,7 @@ def test_an_import_that_takes_too_long_says_so(tmp_path: Path) -> None:
         load(written(tmp_path, 30), Surroundings(deadline=1))
 
 
+@pytest.mark.nightly
 def test_importing_anew_after_a_death_costs_the_item_nothing(tmp_path: Path) -> None:
     callee = load(written(tmp_path, 3), Surroundings(deadline=8)).callee
     callee.begin_item()

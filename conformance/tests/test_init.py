@@ -240,6 +240,7 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
         "products are divided by); but its output is -1.62 where -2.28 is expected, at (0, 1, 2, 5).",)
 
 
+@pytest.mark.nightly
 def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> None:
     form = found("their_numpy:loses_the_last")
     assert (form.names, form.limits["one_memory"]) == (("x", "context"), True)
@@ -249,6 +250,7 @@ def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> 
         "the adapter."]
 
 
+@pytest.mark.nightly
 def test_a_layer_that_raises_for_another_input_is_written_for_its_own() -> None:
     form = found("their_numpy:refuses_another")
     assert form.given["context"] == "query"
@@ -261,6 +263,7 @@ def test_an_input_of_which_nothing_is_known_may_be_a_memory() -> None:
     assert form.parameter("mask") == "context_mask"
 
 
+@pytest.mark.nightly
 def test_a_layer_that_wants_the_width_of_its_context_is_told_it() -> None:
     pytest.importorskip("torch")
     form = found("their_torch:Perceives")
@@ -300,11 +303,13 @@ def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
         "limits: {self_attention_only: true, ties_value_width: true, grouped: false, ties_model_width: true}")
 
 
+@pytest.mark.nightly
 def test_a_layer_without_a_number_of_heads_has_one() -> None:
     form = found("their_torch:Single")
     assert (form.limits["single_head"], form.limits["projects_output"]) == (True, False)
 
 
+@pytest.mark.nightly
 def test_the_functions_of_torch_are_understood_without_a_signature() -> None:
     form = found("torch.nn.functional:scaled_dot_product_attention")
     assert set(form.keywords) == {"mask", "bias", "causal", "scale"}
@@ -366,6 +371,7 @@ def test_a_callable_that_dies_takes_nothing_along() -> None:
     assert "the process died (exit code 7)" in str(died.exception)
 
 
+@pytest.mark.nightly
 def test_what_a_framework_flushes_at_larger_sizes_is_declared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:
@@ -380,7 +386,7 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
     assert learned_of(*tried("plainly:attend")).flushing == (DType.FLOAT32,)
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "limits"), [
     ("fused", 'limits: {grouped: false, refuses: ["D % 64 ≠ 0", "D > 128"]}'),
     ("fused_half", 'limits: {self_attention_only: true, ties_value_width: true, grouped: false, '

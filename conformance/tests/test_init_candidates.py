@@ -50,6 +50,7 @@ def test_each_file_of_a_folder_is_judged_as_the_reference_is_called(cli: Cli, ge
                      "reference/mean_of_v": "violated"}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("text", "says"), [
     ("def attend(Q, K, V):\n    return V\n",
      "odd.py: has no 'ModelNew' or 'Model'. It has: attend."),

@@ -204,13 +204,13 @@ def test_there_are_more_than_forty() -> None:
 OF_JAX = {target for target in targets() if target.startswith("jax")}
 
 
-@pytest.mark.family(9)
+@pytest.mark.family(4)
 @pytest.mark.parametrize("target", [target for target in targets() if target not in OF_JAX])
 def test_a_signature_is_found_out_and_its_adapter_works(target: str, implementations: Path, table: str) -> None:
     check_what_is_found_out(target, implementations, table)
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("target", sorted(OF_JAX))
 def test_so_is_one_of_jax(target: str, implementations: Path, table: str) -> None:
     check_what_is_found_out(target, implementations, table)
@@ -267,7 +267,7 @@ STRANGERS: Mapping[str, str] = {
 }
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("target", STRANGERS)
 def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str) -> None:
     pytest.importorskip("torch")

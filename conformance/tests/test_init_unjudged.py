@@ -155,6 +155,7 @@ def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:
     assert "It adds a bias to query, key, out, and to no other projection." in told(form)
 
 
+@pytest.mark.nightly
 def test_a_context_whose_width_is_a_number_is_as_wide_as_the_model() -> None:
     pytest.importorskip("torch")
     config = found("their_torch:Encoded").config

@@ -101,6 +101,7 @@ def test_a_library_that_is_not_in_the_audited_environment_cannot_be_judged(cli: 
     assert err == "attnspec: torch/sdpa cannot be judged here: torch is not installed. Install it: pip install torch\n"
 
 
+@pytest.mark.nightly
 def test_an_audit_judges_what_is_in_the_audited_environment(cli: Cli, bare: Path, tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     code, out, _ = cli("audit", "--python", str(bare), "--without", "numpy/msa", "--clause", "attention.shape",

@@ -87,6 +87,7 @@ def test_a_crash_leaves_its_case_its_stack_and_what_was_printed(tmp_path: Path) 
     assert evidence.stderr == "last words of a library\n"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", ["hangs", "stops"])
 def test_a_subject_that_never_returns_ends_at_the_deadline(tmp_path: Path, name: str) -> None:
     outcomes = judged(tmp_path, name, "held", deadline=1.5)
@@ -114,6 +115,7 @@ def run(*clauses: str) -> dict[str, Outcome]:
     return by_clause(result)
 
 
+@pytest.mark.family(1)
 @pytest.mark.workers
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_worker_that_dies_costs_its_own_item_and_the_others_go_on(workers: int) -> None:
@@ -135,6 +137,7 @@ def test_a_worker_that_dies_twice_at_an_item_is_a_defect_that_says_where() -> No
     assert result.exit_code == 2
 
 
+@pytest.mark.family(1)
 @pytest.mark.workers
 @pytest.mark.parametrize("name", ["killed_once", "stopped_once"])
 def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
@@ -147,6 +150,7 @@ def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
     assert (tmp_path / "mark").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_any_number_of_items_may_end_their_workers() -> None:
     targets = tuple("abcdef")
@@ -198,6 +202,7 @@ time.sleep(guard.BEAT + 1)
 """
 
 
+@pytest.mark.nightly
 def test_a_worker_may_wait_for_its_next_item_as_long_as_it_takes(tmp_path: Path) -> None:
     program = tmp_path / "waiting.py"
     program.write_text(WAITING, encoding="utf-8")
@@ -252,6 +257,7 @@ def scratch_folders() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("attnspec-scratch-*"))
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1],
                          ids=["ctrl-c", "terminated", "the terminal closes", "a batch system's warning"])
 def test_an_interruption_is_swift_and_the_record_says_what_is_missing(

@@ -53,6 +53,7 @@ def test_a_mutant_is_not_killed_by_a_test_of_its_text(checkout: Path) -> None:
     assert (copy / "conformance/attnspec/chosen.py").read_text(encoding="utf-8") == RIGHT
 
 
+@pytest.mark.nightly
 def test_the_named_mutants_come_first_and_a_seed_draws_the_others() -> None:
     named = [each.id for each in named_mutants()]
     first, again, other = ([each.id for each in chosen_mutants(len(named) + 3, seed)] for seed in (0, 0, 1))
@@ -70,6 +71,7 @@ def test_a_weakening_whose_code_is_gone_is_told(monkeypatch: pytest.MonkeyPatch,
         named_mutants()
 
 
+@pytest.mark.nightly
 def test_tests_that_import_a_module_come_before_those_of_what_imports_it() -> None:
     plain, named = (JudgeMutant("any", "diagnosis/failing_case.py", "", "", tests)
                     for tests in ((), ("test_diagnosis.py",)))

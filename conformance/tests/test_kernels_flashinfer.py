@@ -93,7 +93,7 @@ def test_a_right_kernel_of_each_definition_keeps_every_clause(name: str) -> None
     assert found.held >= 10
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_wrong_kernel_fails_with_the_clause(name: str) -> None:
     attend = as_attention(read(told(name)), kernel_of(name, scaled_twice), is_destination_passing=False)
@@ -189,6 +189,7 @@ def evaluated(name: str, wrong: Callable[..., dict[str, Tensor]] = dict) -> tupl
     return correctness, evaluation
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("flashinfer_bench")
 def test_where_all_clauses_hold_their_own_comparison_decides() -> None:
     assert evaluated("gqa_paged_decode_h4_kv2_d16_ps1") == ("theirs", None)

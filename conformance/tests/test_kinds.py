@@ -22,7 +22,7 @@ def judge_clause(function: str, clause: str) -> Outcome:
     return engine.try_item(item)
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("clause", "wrong", "right"), [
     ("paged.every_slot_is_read", "pages.py:slots_lost_in_pages_of_64", "pages.py:right_pages"),
     ("past.nan_before_the_window_is_irrelevant", "cached.py:what_the_window_left_times_zero", "cached.py:right_window"),

@@ -40,7 +40,7 @@ def judged(target: str, clause: str) -> Outcome:
     return next(engine.try_item(item) for item in engine.items())
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("check", "refused"), [
     ('if B != 1: raise ValueError(f"B must be 1, got {B}")', ["B > 1"]),
     ('assert Dv == D, "Dv must equal D"', ["values of another width (Dv ≠ D)"]),
@@ -76,6 +76,7 @@ CONTIGUOUS = 'if not (query.flags.c_contiguous and value.flags.c_contiguous): ra
 FEATURES = 'if query.strides[-1] != query.itemsize: raise ValueError("the last stride must be 1")'
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("check", "name", "limits"), [
     (CONTIGUOUS, "inputs that are not contiguous", Limits(contiguous=True)),
     (FEATURES, "inputs with gaps along their last axis", Limits(contiguous_features=True)),

@@ -198,7 +198,7 @@ def test_a_layers_own_backward_pass_may_take_tensors(tmp_path: Path) -> None:
 # Right ones and wrong ones
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", DType, ids=str)
 def test_a_right_backward_pass_of_a_layer_holds(tmp_path: Path, dtype: DType) -> None:
     found = judged(mine(tmp_path), dtype=dtype, effort=Effort.QUICK)
@@ -240,7 +240,7 @@ WRONG = {
 }
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_one_is_convicted_by_the_clause_that_speaks_of_it(tmp_path: Path, mistake: str) -> None:
     old, new, clause = WRONG[mistake]
@@ -262,6 +262,7 @@ def test_one_input_has_the_gradient_of_all_that_it_serves_as(tmp_path: Path) -> 
         {"gradients.of_query", "gradients.of_key", "gradients.of_value", *CLAUSES[:3]}
 
 
+@pytest.mark.nightly
 def test_one_inputs_gradient_that_is_not_summed_is_wrong(tmp_path: Path) -> None:
     summed = '    found["query"] = found["query"] + found.pop("key") + found.pop("value")\n'
     assert OF_ONE_INPUT.count(summed) == 1

@@ -51,7 +51,7 @@ def summoned(folder: Path, **parts: str) -> Subject:
     return summon(target, Plan((target,)))
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("parts", "refused"), [
     ({}, {GROUPS, VALUES}),
     ({"check": f"{CHECKED}\n    {NO_MODEL}"}, {GROUPS, VALUES, MODEL}),
@@ -73,6 +73,7 @@ def test_a_layer_that_raises_at_every_call_refuses_nothing(tmp_path: Path) -> No
 OF_FIRST = "X if X.shape[1] == heads else np.repeat(X[:, :1], heads, axis=1)"
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("repeated", "code"), [(TEXTBOOK["repeated"], 0), (OF_FIRST, 1)])
 def test_groups_that_a_layer_takes_are_judged(tmp_path: Path, repeated: str, code: int) -> None:
     target = written(tmp_path, split="-1", repeated=repeated, check=NO_WIDTHS)

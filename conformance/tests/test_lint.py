@@ -54,7 +54,7 @@ MANIFEST = [
 ]
 
 
-@pytest.mark.family(5)
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("was", "now", "message"), [row[1:] for row in MANIFEST], ids=[row[0] for row in MANIFEST])
 def test_lint_tells_what_would_keep_a_subject_from_being_judged(
     cli: Cli, library: Path, was: str, now: str, message: str,
@@ -66,7 +66,7 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
     assert linted(cli) == [message]
 
 
-@pytest.mark.family(5)
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("was", "now", "message"), [
     ("[attention]", "[atention]",
      "findings.yaml:2: the finding 'mine/ignored' names 'mine/atention', but there is no such subject. Did you mean "
@@ -105,6 +105,7 @@ def test_lint_finds_nothing_wrong_with_a_right_finding(cli: Cli, library: Path) 
     assert linted(cli) == []
 
 
+@pytest.mark.nightly
 def test_lint_tells_a_mistake_of_every_library(cli: Cli, library: Path) -> None:
     shutil.copytree(library, library.with_name("yours"))
     for name in ("mine", "yours"):

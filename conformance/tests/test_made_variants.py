@@ -115,10 +115,11 @@ def put(folder: Path, name: str, form: str, recipe: str, *, lift: str = "torch",
     return Engine(plan).replay(Item(plan.targets[0], plan.clauses[0], dtype), recipe)
 
 
-@pytest.mark.family(1)
 @pytest.mark.parametrize(("form", "recipe"), [
-    ("compile", MASKED), ("export", MASKED), ("vmap", MASKED), ("checkpoint", OF_GRADIENTS),
-    ("variants.compiled_gradients", OF_GRADIENTS)])
+    pytest.param("compile", MASKED, marks=pytest.mark.nightly),  # seconds of compiling
+    pytest.param("export", MASKED, marks=pytest.mark.nightly), ("vmap", MASKED),
+    pytest.param("checkpoint", OF_GRADIENTS, marks=pytest.mark.nightly),
+    pytest.param("variants.compiled_gradients", OF_GRADIENTS, marks=pytest.mark.nightly)])
 def test_a_sound_function_is_the_same_in_every_form(tmp_path: Path, form: str, recipe: str) -> None:
     outcome = put(tmp_path, "sound", form, recipe)
     assert (outcome.verdict, outcome.reason) == (Verdict.HELD, "")
@@ -156,6 +157,7 @@ def test_onnx_is_run_by_onnx_runtime(tmp_path: Path) -> None:
     assert put(tmp_path, "another_when_exported", "onnx", MASKED).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.nightly
 def test_onnx_is_not_asked_in_half_precision(tmp_path: Path) -> None:
     outcome = put(tmp_path, "sound", "onnx", PLAIN, dtype="float16")
     assert outcome.reason == ("an ONNX graph stores what each operator returns: in half precision that is arithmetic "
@@ -171,10 +173,11 @@ def test_a_sound_function_of_jax_is_the_same_in_every_form(tmp_path: Path, form:
     assert (outcome.verdict, outcome.reason) == (Verdict.HELD, "")
 
 
-@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "form", "recipe", "says"), [
-    ("another_when_traced", "compile", MASKED, "output by jax.jit should be that without: "),
-    ("another_when_traced", "export", MASKED, "output by jax.export should be that without: "),
+    pytest.param("another_when_traced", "compile", MASKED, "output by jax.jit should be that without: ",
+                 marks=pytest.mark.nightly),
+    pytest.param("another_when_traced", "export", MASKED, "output by jax.export should be that without: ",
+                 marks=pytest.mark.nightly),
     ("maps", "vmap", PLAIN, "output by jax.vmap should be that without: ")])
 def test_a_form_of_jax_that_differs_is_convicted(
         tmp_path: Path, name: str, form: str, recipe: str, says: str) -> None:
@@ -213,6 +216,7 @@ def test_a_fault_of_a_form_is_seen_by_the_clause_that_names_it(fault: Fault) -> 
     assert Engine(plan).try_item(Item(plan.targets[0], clause, "float32")).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("fault", made.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_a_form_is_right_where_it_is_plain(fault: Fault) -> None:
     clause = "gradients.of_query" if fault.backward else "attention.definition"

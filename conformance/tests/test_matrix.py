@@ -81,6 +81,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     return run
 
 
+@pytest.mark.nightly
 def test_the_matrix_is_green_where_nothing_is_new(judge: Judge) -> None:
     code, output = judge()
     assert code == 1  # the run that writes the list

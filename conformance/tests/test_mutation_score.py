@@ -32,6 +32,7 @@ def test_a_seed_draws_the_same_mutants_always_and_another_seed_others() -> None:
     assert {each.id for each in first} != {each.id for each in other}
 
 
+@pytest.mark.nightly
 def test_every_kernel_has_its_share() -> None:
     chosen = chosen_mutants(70, 0)
     assert {name: sum(each.kernel == name for each in chosen) for name in kernel_files()} == dict.fromkeys(

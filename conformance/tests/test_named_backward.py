@@ -31,6 +31,7 @@ def evidence_of_failure(subject: Subject) -> Evidence:
     return found.evidence
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("fault", ["grad_products_of_first_head", "grad_key_channels_reversed"])
 def test_a_fault_of_the_backward_pass_is_named(fault: str) -> None:
     named = evidence_of_failure(replace(fault_subject(f"fault/{fault}"), id="mine"))
@@ -38,6 +39,7 @@ def test_a_fault_of_the_backward_pass_is_named(fault: str) -> None:
     assert named.like[0].agreed == named.like[0].tried
 
 
+@pytest.mark.nightly
 def test_a_backward_pass_that_no_fault_is_like_is_said_to_be_wrong() -> None:
     subject = fault_subject("fault/grad_products_of_first_head")
     sound = as_backward()

@@ -150,6 +150,7 @@ OF_ANY_HEADS = ("attention.definition", "attention.permuting_keys", "causal.alig
                 "scale.logits_read_out")
 
 
+@pytest.mark.nightly
 def test_who_takes_groups_of_four_only_is_put_what_others_are(tmp_path: Path) -> None:
     target = target_in(tmp_path, "if H != 4 * Hkv: raise ValueError('groups of four heads')\n    shift = S - T")
     outcomes = outcomes_of(target, *OF_ANY_HEADS)
@@ -185,11 +186,13 @@ def test_who_refuses_everything_is_asked_little(tmp_path: Path) -> None:
     assert not asked.declaration.limits.refuses
 
 
+@pytest.mark.nightly
 def test_who_dies_on_the_way_is_asked_no_more(tmp_path: Path) -> None:
     target = target_in(tmp_path, "if T != 64: raise ValueError('length')\n    import os\n    os._exit(3)")
     assert start_of(Interview(summon(target, Plan((target,))), DType.FLOAT16)) is None
 
 
+@pytest.mark.nightly
 def test_a_refusal_that_comes_later_is_heard_of_a_narrow_kernel_too(tmp_path: Path) -> None:
     check = ("if T != 1: raise ValueError('one query')\n    if H != 8 * Hkv: raise ValueError('groups of heads')\n"
              "    if B == 5: raise ValueError('batch of five')")
@@ -201,6 +204,7 @@ def test_a_refusal_that_comes_later_is_heard_of_a_narrow_kernel_too(tmp_path: Pa
 # Conventions
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("check", "found"), [
     ("if T % 16 or S % 16: raise ValueError('length')\n    shift = S - T", "bottom_right"),
     ("if T % 64 or S % 64 or T > S: raise ValueError('length')\n    shift = S - T", "bottom_right"),
@@ -216,6 +220,7 @@ def test_heads_are_probed_at_lengths_that_are_taken(tmp_path: Path) -> None:
     assert probe_conventions(subject, DType.FLOAT16)["grouped_heads"] == "repeat"
 
 
+@pytest.mark.nightly
 def test_what_overflows_is_asked_at_lengths_that_are_taken(tmp_path: Path) -> None:
     subject = summon(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
     assert [each.noun for each in ranges_of(subject, DType.FLOAT16)] == ["logits", "values", "keys"]
@@ -248,6 +253,7 @@ def test_what_compiles_is_put_several_blocks_of_queries_and_more_of_keys(effort:
 # Gradients
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_gradients_are_compared_past_a_block_of_queries(seed: int) -> None:
     demands = tuple(demand for demand in DEMANDS if demand.pool == "gradients")
@@ -267,6 +273,7 @@ def test_a_refusal_covers_what_refuses_no_other_length(said: str, less: str, *, 
     assert read_refusal(said).covers(read_refusal(less)) is is_less
 
 
+@pytest.mark.nightly
 def test_what_says_less_is_forgotten(tmp_path: Path) -> None:
     subject = summon(target_in(tmp_path, COMPILED), Plan(()))
     said = [Found(read_refusal(text), "ValueError: length") for text in ("H < 3", "H % 4 != 0")]

@@ -60,6 +60,7 @@ def unread() -> Iterator[int]:
     os.close(writing)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("words", ["list", "--help", "explain causal.no_lookahead", "schema"])
 def test_what_nobody_reads_is_exit_code_2_in_silence(unread: int, words: str) -> None:
     done = command(*words.split(), stdout=unread)
@@ -87,12 +88,14 @@ def test_a_run_that_nobody_listens_to_finishes_its_record(unread: int, mine: Pat
                                  "(exit code 2)\n")
 
 
+@pytest.mark.nightly
 def test_json_that_nobody_reads_costs_no_record(unread: int, mine: Path) -> None:
     done = command(*CHECK, "--json", "--record", "run.jsonl", stdout=unread)
     assert done.returncode == 2
     assert not read_record(mine / "run.jsonl").interrupted
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("words", [("list",), CHECK])
 def test_a_full_disk_under_standard_output_is_told(mine: Path, words: tuple[str, ...]) -> None:  # noqa: ARG001
     with Path("/dev/full").open("w") as full:
@@ -105,6 +108,7 @@ def test_a_mistake_that_nobody_reads_is_exit_code_2(unread: int) -> None:
     assert command("chek", stdout=unread, stderr=unread).returncode == 2
 
 
+@pytest.mark.nightly
 def test_a_stream_that_was_closed_before_is_no_error(mine: Path) -> None:  # noqa: ARG001
     for words, closed in ((("list",), ">&-"), (("list",), "<&- 2>&- >/dev/null"), (CHECK, "<&- >&- 2>&-")):
         line = f"{shlex.quote(sys.executable)} -m attnspec {' '.join(words)} {closed}"

@@ -26,18 +26,19 @@ def command(*words: str, optimise: str = "2") -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("words", ["--help", *(f"{name} --help" for name in ("check", "report")), "schema",
                                    "schema --record", "list words", "explain causal.no_lookahead"])
 def test_what_is_told_is_the_same(here: Path, words: str) -> None:  # noqa: ARG001
     assert command(*words.split()) == command(*words.split(), optimise="0")
 
 
+@pytest.mark.nightly
 def test_the_generated_files_are_fresh(here: Path) -> None:  # noqa: ARG001
     assert command("schema", "--check") == (0, "The schemas match the code.\n", "")
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("subject", "code"), [("sound/naive", 0), ("fault/causal_ignored", 1)])
 def test_a_verdict_is_the_same(here: Path, subject: str, code: int) -> None:
     words = ("check", subject, "--clause", "causal.is_not_ignored", "--dtype", "float32", "--effort", "glance",

@@ -86,6 +86,7 @@ def test_who_has_the_range_of_float32_holds_it_and_may_round(store: Callable[[Ar
     assert outcome.no_claims == 0
 
 
+@pytest.mark.nightly
 def test_the_diagnosis_names_the_storage_that_overflows() -> None:
     evidence = judged(own_subject("sound/eager"), DType.FLOAT16).evidence
     assert evidence is not None

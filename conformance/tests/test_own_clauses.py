@@ -78,6 +78,7 @@ def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Pa
     assert (own.id, own.theme, own.level, own.where) == ("mine.doubled", "mine", Level.MUST, Place("mine.yaml", 2))
 
 
+@pytest.mark.nightly
 def test_own_clauses_leave_the_sizes_of_the_shipped_ones_as_they_are(mine: Path) -> None:
     subject = own_subject("sound/naive")
     shipped, law = compile_spec(load_spec()), compile_spec(load_spec(added=[mine]))
@@ -171,7 +172,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.family(6)
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("was", "now", "answer"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
 def test_a_mistake_is_answered_before_anything_is_judged(cli: Cli, mine: Path, was: str, now: str, answer: str) -> None:
     assert was in MINE
@@ -249,7 +250,7 @@ def test_lint_tells_the_mistakes_of_all_clauses_of_a_spec_too(cli: Cli, tmp_path
     assert cli("lint", "--spec", str(folder))[1].count("'levl' is not a known key of a clause.") == 2
 
 
-@pytest.mark.family(3)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("keys", "answer"), [
     ({"runs": "{original: [], tripled: [{multiply: {array: query, by: 3}}]}"},
      "'by' of the transform 'multiply' should be a power of two, as 2, 0.5 or -4, not 3."),
@@ -274,7 +275,7 @@ def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], a
     assert linted(cli, clause("it")) == ["No problem found."]
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("fault", "why"), [
     ("output_with_residual", ""), ("size_keys_tail_lost", ""),
     ("scale_none", "its first 5 cases hold at every dtype"),
@@ -310,6 +311,7 @@ def test_whoever_asks_for_an_own_clause_without_its_file_is_told(cli: Cli) -> No
         assert not cli("check", "subject:attend", "--clause", name)[2].endswith(hint)
 
 
+@pytest.mark.nightly
 def test_own_clauses_are_shown_with_the_mistakes_in_their_words_alone(cli: Cli, mine: Path) -> None:
     for words in (["explain", "mine.doubled"], ["list", "clauses"]):
         assert cli(*words, "--spec-add", "mine.yaml")[::2] == (0, "")
@@ -322,6 +324,7 @@ def test_own_clauses_are_shown_with_the_mistakes_in_their_words_alone(cli: Cli, 
     assert cli("explain", "causal.*", "--spec-add", "mine.yaml")[2] == ""
 
 
+@pytest.mark.nightly
 def test_two_files_of_own_clauses_may_give_the_same_source_alike(cli: Cli, mine: Path) -> None:
     second = MINE.replace("mine.doubled", "mine.doubled_too")
     mine.with_name("second.yaml").write_text(second, encoding="utf-8")
@@ -362,6 +365,7 @@ def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, m
     assert "with mine.yaml" in render([record])
 
 
+@pytest.mark.nightly
 def test_a_clause_from_elsewhere_is_recorded_by_the_name_of_its_file(
     cli: Cli, mine: Path, tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -384,6 +388,7 @@ def items(test: Callable[..., None]) -> list[str]:
     return [parameter.values[0].clause for parameter in mark.args[1]]
 
 
+@pytest.mark.nightly
 def test_a_gate_takes_own_clauses_as_one_path_or_several(mine: Path) -> None:
     options = {"clauses": ["mine.doubled"], "dtypes": ["float32"]}
     for given in ("mine.yaml", mine.absolute(), [mine], ("mine.yaml",)):

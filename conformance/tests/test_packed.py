@@ -128,7 +128,7 @@ def test_a_packed_function_says_why_it_is_not_asked_about_layouts() -> None:
     assert "a packed function's inputs are made by packing, so it is not asked about their layout" in outcome.reason
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("fault", [fault.name for fault in FAULTS])
 def test_every_packed_fault_is_detected(fault: str) -> None:
     found = judged(f"fault/{fault}", "packed.*", "attention.definition")

@@ -90,6 +90,7 @@ def test_the_page_opens_from_disk_without_a_complaint(opened: Open) -> None:
     assert evaluate(browser, "performance.getEntriesByType('resource').length") == 0
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("script", [True, False])
 def test_nothing_overflows_a_phone(opened: Open, script: bool) -> None:
     browser = opened(width=390, script=script)
@@ -105,6 +106,7 @@ def test_search_leaves_only_what_matches(opened: Open) -> None:
     assert evaluate(browser, "document.getElementById('shown').textContent") == "1 of 3 clauses"
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("field", "value", "left"), [
     ("theme", "masking", 2), ("level", "may", 0), ("verdict", "violated", 2), ("verdict", "held", 3),
     ("subject", "2", 3)])
@@ -220,6 +222,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("width", "shown"), [(1280, "wide"), (390, "narrow")])
 def test_charts_fit_desk_and_phone(opened: Open, measured: Path, width: int, shown: str) -> None:
     browser = opened(width=width)

@@ -92,6 +92,7 @@ test_bad = gate(kernel.paged, **options)
 """
 
 
+@pytest.mark.nightly
 def test_gate_goes_by_the_same_rule(kernel: Path) -> None:
     (kernel.parent / "test_mine.py").write_text(GATE, encoding="utf-8")
     done = subprocess.run(

@@ -45,12 +45,13 @@ def test_a_rule_accepts_the_textbook_on_all_of_its_own_cases(rule: Rule, dtype: 
     assert not any(verdicts)
 
 
-@pytest.mark.family(1, each="rule")
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
 def test_a_rule_convicts_an_attention_without_values(rule: Rule, dtype: DType) -> None:
     assert any(said(rule, "fault/output_zeros", dtype))
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
 def test_a_rule_convicts_a_layer_that_averages_over_queries(rule: Rule) -> None:
     assert any(rule.judge(own_subject("fault/layer_softmax_over_queries"), rule.dtypes[-1], 0))

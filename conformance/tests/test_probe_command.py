@@ -97,6 +97,7 @@ def test_the_record_holds_what_was_found(probe: Cli) -> None:
     assert (code, probed["subject"], answers["mask.polarity"]) == (1, "mine.py:dropping", "drop")
 
 
+@pytest.mark.nightly
 def test_a_dtype_that_a_function_does_not_support_is_not_asked(probe: Cli) -> None:
     code, out, _ = probe("narrow", "--no-record")
     assert (code, out) == (2, "\n0 answers, none against the manifest. (exit code 2)\n")

@@ -166,6 +166,7 @@ def test_a_host_of_another_version_is_refused(tmp_path: Path) -> None:
         summoned(folder)
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("more", "words"), [
     ("print('Welcome to Tiny, the small host!', flush=True)",
      r"starts no process that answers: what came back is not an answer: a header of \d+ bytes"),

@@ -71,6 +71,7 @@ def answered(folder: Path, name: str) -> None:
     load(f"{name}/attention", Surroundings(), folders=[folder]).answer(Problem(DType.FLOAT32, ones, ones, ones))
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("name", "body", "said"), [
     ("attribute", "return np.no_such_attention(query)", "AttributeError: module 'numpy' has no attribute"),
     ("keyword", "return np.sort(query, no_such_keyword=1)", "TypeError: .*unexpected keyword argument"),
@@ -88,6 +89,7 @@ def test_what_an_adapter_asks_in_vain_is_its_own_failure(tmp_path: Path, name: s
         answered(written(tmp_path, body, name=name), name)
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("name", "body"), [
     ("value", "raise ValueError('no attribute, unexpected keyword argument')"),
     ("kind", "return query + object()"),
@@ -164,6 +166,7 @@ def test_a_release_outside_of_the_range_is_refused(tmp_path: Path) -> None:
         load("mine/attention", Surroundings(), folders=[folder])
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("declared", "advice"), [
     ("distribution: of-mine\nrequires: not_there", "Install it: pip install of-mine"),
     ("requires: not_there", "Install the distribution that holds this module."),
@@ -177,6 +180,7 @@ def test_advice_to_install_never_names_a_module(tmp_path: Path, declared: str, a
     assert registered([folder])["mine/attention"].missing == f"not_there is not installed. {advice}"
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("tested", "complaint"), [
     ("{oldest: {install: numpy==1.0}}", "needs 'newest'"),
     ("{oldest: {install: numpy}, newest: {install: numpy==2}}", "should pin numpy, as in 'numpy==1.2.0', not 'numpy'"),

@@ -249,6 +249,7 @@ def test_clauses_that_do_not_apply_are_not_counted_as_dropped(tmp_path: Path) ->
     assert found.untried < 10
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_hangs_is_dropped(tmp_path: Path) -> None:
     found = ranked_by(tmp_path, HANGS_, deadline=0.4)
     assert found.stopped == f"dropped after {MOST_HANGS} calls that did not return"

@@ -58,18 +58,21 @@ def judged(target: str, *clauses: str) -> dict[str, Outcome]:
     return {item.clause: engine.try_item(item) for item in engine.items()}
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_clear_refusal_is_noted_with_its_words(name: str, tmp_path: Path) -> None:
     check, refused, words, _ = REFUSALS[name]
     assert dict(summon(written(tmp_path, check), Plan(())).refused) == {refused: words}
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "told"), [("grouped", "grouped heads (Hkv < H)"), ("cross", "T ≠ S")])
 def test_who_is_always_causal_is_asked_the_same(name: str, told: str, tmp_path: Path) -> None:
     always = f"assert causal\n    {REFUSALS[name][0]}"
     assert list(summon(written(tmp_path, always, "attend.causal_only = True"), Plan(())).refused) == [told]
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", [name for name, row in REFUSALS.items() if row[3]])
 def test_a_clause_that_needs_it_does_not_apply(name: str, tmp_path: Path) -> None:
     check, refused, words, clause = REFUSALS[name]
@@ -78,7 +81,7 @@ def test_a_clause_that_needs_it_does_not_apply(name: str, tmp_path: Path) -> Non
     assert outcome.reason == f"the function refuses the inputs that this clause needs ({refused}: {words})"
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", REFUSALS)
 def test_the_rest_is_judged_all_the_same(name: str, tmp_path: Path) -> None:
     outcomes = judged(written(tmp_path, REFUSALS[name][0]), "attention.definition", "masking.definition",
@@ -103,6 +106,7 @@ def test_a_promise_as_an_attribute_counts_too(tmp_path: Path) -> None:
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("accident", [
     "query[:, :, 15]", 'raise KeyError("Hkv")', 'raise ValueError("boom")', "1 / (T - 8)", "raise ValueError"])
 def test_an_accident_is_no_refusal(accident: str, tmp_path: Path) -> None:
@@ -115,6 +119,7 @@ def test_a_wrong_answer_is_no_refusal(tmp_path: Path) -> None:
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.VIOLATED
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("check", "takes"), [("", True), ("1 / (Hkv == H)", None), (REFUSALS["grouped"][0], False)])
 def test_grouped_heads_that_are_taken_count_as_if_they_were_declared(
         check: str, takes: bool | None, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.family(6)
+@pytest.mark.family(3)
 @pytest.mark.parametrize("check", REFUSED)
 def test_where_it_begins_to_refuse_is_found(check: str, tmp_path: Path) -> None:
     assert sorted(subject(tmp_path, check).refused) == REFUSED[check]
@@ -162,7 +162,7 @@ BESIDE = 'if window is not None and {other}: raise ValueError("a window needs {w
 OTHERS = [("not causal", "causal"), ("mask is None", "mask")]
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("other", "word"), OTHERS)
 @pytest.mark.parametrize(("wrong", "verdict"), [
     ("", Verdict.HELD), ("\n    value = value if window is None else value * 2", Verdict.VIOLATED)])
@@ -275,7 +275,7 @@ def test_sizes_are_moved_to_what_is_taken() -> None:
     assert fitted(Sizes(3, 2, 2, 1, 9, 7, 5), limits) == Sizes(1, 2, 2, 9, 9, 8, 8)
 
 
-@pytest.mark.family(6)
+@pytest.mark.family(3)
 @pytest.mark.parametrize("text", ["B > 1", "D % 8 != 0", "T > S", "H = 1", "S > 100", "Dv != D"])
 @pytest.mark.parametrize("effort", Effort)
 def test_no_shape_is_put_that_is_refused(text: str, effort: Effort) -> None:

@@ -156,7 +156,7 @@ def test_every_rotary_fault_is_detected_by_rotary_clauses_at_every_dtype(fault: 
     assert detected == set(DType) - set(fault.equivalents)
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize("name", [name for name, *_ in FORMULATIONS])
 def test_no_sound_rotary_formulation_violates_a_clause(name: str) -> None:
     found = outcomes(f"sound/{name}", "rotary.*", DType.FLOAT16)
@@ -228,7 +228,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "found", "called"), [
     ("neox", ["x (B,T,H,D), and positions (B,T) as position_ids", "`base` is its theta.",
               "`interleaved` is its is_neox_style, given not interleaved."], "is_neox_style=not interleaved"),

@@ -39,7 +39,7 @@ def verdicts(path: Path, clauses: str, dtypes: tuple[DType, ...] = (DType.FLOAT3
     return {name: verdict for name, verdict in found.items() if verdict is not Verdict.INAPPLICABLE}
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "clauses", "source"), EXAMPLES, ids=[name for name, *_ in EXAMPLES])
 def test_a_worked_example_conforms(name: str, clauses: str, source: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -56,6 +56,7 @@ def test_an_example_that_forgets_the_lengths_does_not_conform(tmp_path: Path) ->
     assert Verdict.VIOLATED in verdicts(path, "lengths.definition").values()
 
 
+@pytest.mark.nightly
 def test_an_example_that_draws_anew_backwards_does_not_conform(tmp_path: Path) -> None:
     [source] = [source for name, _, source in EXAMPLES if name == "dropout.py"]
     path = tmp_path / "anew.py"
@@ -103,6 +104,7 @@ def test_a_decoder_that_counts_new_keys_alone_does_not_conform(tmp_path: Path) -
     assert Verdict.VIOLATED in verdicts(path, "past.lengths_count_it").values()
 
 
+@pytest.mark.nightly
 def test_a_decoder_that_hands_back_new_keys_alone_does_not_conform(tmp_path: Path) -> None:
     [source] = [source for name, _, source in EXAMPLES if name == "decoder.py"]
     path = tmp_path / "forgetful_decoder.py"

@@ -53,6 +53,7 @@ def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping
     return np.asarray(output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["w_out"])
 
 
+@pytest.mark.nightly
 def test_halved_logits_are_told_as_such_and_not_as_a_length() -> None:
     subject = subject_of(halved_logits, dtypes=(DType.FLOAT16,))
     words = likely_words(failures(subject, "attention.definition", "numerics.ties"))
@@ -68,6 +69,7 @@ def test_what_depends_on_one_query_is_told_with_its_keyword() -> None:
     assert failed[0].evidence.wrong.startswith("At B=2 H=2 Hkv=2 T=1 S=6")
 
 
+@pytest.mark.nightly
 def test_heads_that_are_interleaved_are_told_as_mixed_up() -> None:
     """Their columns, read one by one through projections that select them, look like keys that the flag hides."""
     subject = subject_of(interleaved_heads, frozenset({"causal"}), dtypes=(DType.FLOAT32,), kind=Kind.LAYER)

@@ -51,6 +51,7 @@ def test_who_sees_the_judge_among_its_ancestors_is_caught_in_a_container(tmp_pat
     assert code(cheat, "--host", CONTAINER) == 1
 
 
+@pytest.mark.nightly
 def test_who_knows_the_cases_of_one_seed_is_caught_by_another(tmp_path: Path) -> None:
     learner, cheat = tmp_path / "learner.py", tmp_path / "cheat.py"
     learner.write_text(f"{SOUND}{KNOWN}{CALL}    with open(KNOWN, 'a') as file:\n        "

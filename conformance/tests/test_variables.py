@@ -77,6 +77,7 @@ def test_what_decides_is_told(is_wrong: Callable[[HandedOver], object], clause: 
     assert told(is_wrong, clause, text).startswith(f"Fails where {said}")
 
 
+@pytest.mark.nightly
 def test_pages_of_one_length_are_told_as_such() -> None:
     outcome = judge_clause("pages.py:slots_lost_in_pages_of_64", "paged.every_slot_is_read")
     assert likely_words([outcome]) == "Likely one bug: fails where the slots of a page = 64 (explains 1 of 1)"
