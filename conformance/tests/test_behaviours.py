@@ -80,7 +80,8 @@ def test_the_table_is_long_enough() -> None:
 
 
 @pytest.mark.family(5)
-@pytest.mark.parametrize("row", HERE, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.nightly) if row.name == "stops_itself" else row
+                                 for row in HERE], ids=lambda row: row.name)
 def test_a_behaviour_gets_its_verdict_and_nothing_else(row: Behaviour, folder: Path,
                                                        engines: Mapping[int, Engine]) -> None:
     neighbour = f"{folder / 'neighbour.py'}:attend"
@@ -133,6 +134,7 @@ def test_in_a_run_each_gets_its_verdict(name: str, together: tuple[object, Mappi
     assert (outcome.verdict, row.reason in outcome.reason) == (row.verdict, True), outcome.reason
 
 
+@pytest.mark.nightly
 def test_a_run_with_them_ends_well(
         together: tuple[subprocess.CompletedProcess[str], Mapping[str, list[Outcome]]]) -> None:
     ended, outcomes = together

@@ -392,13 +392,12 @@ attend.dtypes = ["float32"]
 """
 
 
-@pytest.mark.family(1)
 @pytest.mark.parametrize(("declared", "reason"), [
     ("", "mask_with_causal could not be found out: a probe saw none of the known answers. Declare "
          'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises); then the subject is judged by '
          'what it declares'),
-    ('attend.conventions = {"mask_with_causal": "undefined"}',
-     "it does not say what mask or bias do together with the causal flag"),
+    pytest.param('attend.conventions = {"mask_with_causal": "undefined"}',
+                 "it does not say what mask or bias do together with the causal flag", marks=pytest.mark.nightly),
 ])
 def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, declared: str, reason: str) -> None:
     (tmp_path / "either.py").write_text(f"{EITHER}{declared}\n")

@@ -75,7 +75,8 @@ def outcomes_of(folder: Path, source: str, *clauses: str) -> list[Outcome]:
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("what", ONCE)
+@pytest.mark.parametrize("what", [pytest.param(what, marks=pytest.mark.nightly) if "sleep" in what else what
+                                  for what in ONCE])
 def test_what_happens_once_while_it_is_asked_fails_it(what: str, here: Path) -> None:
     outcomes = outcomes_of(here, SOUND.replace("{what}", what), "attention.definition", CLAUSE)
     verdict, words = ONCE[what]
@@ -154,9 +155,9 @@ LATER = """
 AGED = "if time.monotonic() - began > 3: output = output + 1"
 
 
-@pytest.mark.family(1)
-@pytest.mark.parametrize(("what", "words"), [(LATER, "its answer had changed 0.1 s after it was returned, in call 1,"),
-                                             (AGED, "its answer was another one than before")])
+@pytest.mark.parametrize(("what", "words"), [
+    (LATER, "its answer had changed 0.1 s after it was returned, in call 1,"),
+    pytest.param(AGED, "its answer was another one than before", marks=pytest.mark.nightly)])
 def test_what_changes_with_time_is_noticed(what: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnspec.subjects.watching.REPEATED_EVERY", 0.0)
     target = f"{here / 'mine.py'}:attend"

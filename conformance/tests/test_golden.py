@@ -128,7 +128,6 @@ def test_commands_keep_their_exit_codes(command: str, tmp_path: Path) -> None:
     assert records.run(shlex.split(command), tmp_path) == EXITS[command]
 
 
-@pytest.mark.family(2)
 @pytest.mark.parametrize("name", records.RUNS)
 def test_a_run_is_recorded_as_it_was(name: str, tmp_path: Path) -> None:
     same_machine()

@@ -268,7 +268,8 @@ STRANGERS: Mapping[str, str] = {
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("target", STRANGERS)
+@pytest.mark.parametrize("target", [
+    pytest.param(target, marks=pytest.mark.nightly) if "Transformer" in target else target for target in STRANGERS])
 def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str) -> None:
     pytest.importorskip("torch")
     with pytest.raises(TargetError, match=re.escape(STRANGERS[target])):

@@ -137,9 +137,8 @@ def test_a_worker_that_dies_twice_at_an_item_is_a_defect_that_says_where() -> No
     assert result.exit_code == 2
 
 
-@pytest.mark.family(1)
 @pytest.mark.workers
-@pytest.mark.parametrize("name", ["killed_once", "stopped_once"])
+@pytest.mark.parametrize("name", ["killed_once", pytest.param("stopped_once", marks=pytest.mark.nightly)])
 def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

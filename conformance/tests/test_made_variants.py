@@ -127,8 +127,10 @@ def test_a_sound_function_is_the_same_in_every_form(tmp_path: Path, form: str, r
 
 @pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "form", "recipe", "says"), [
-    ("another_when_compiled", "compile", MASKED, "output by torch.compile should be that without: "),
-    ("another_when_exported", "export", MASKED, "output by torch.export should be that without: "),
+    pytest.param("another_when_compiled", "compile", MASKED, "output by torch.compile should be that without: ",
+                 marks=pytest.mark.nightly),
+    pytest.param("another_when_exported", "export", MASKED, "output by torch.export should be that without: ",
+                 marks=pytest.mark.nightly),
     ("maps_the_first", "vmap", PLAIN, "output by torch.func.vmap should be that without: "),
     ("drops_anew", "checkpoint", OF_GRADIENTS, "key_gradient by torch.utils.checkpoint should be that without: ")])
 def test_a_form_of_pytorch_that_differs_is_convicted(
@@ -173,11 +175,10 @@ def test_a_sound_function_of_jax_is_the_same_in_every_form(tmp_path: Path, form:
     assert (outcome.verdict, outcome.reason) == (Verdict.HELD, "")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "form", "recipe", "says"), [
-    pytest.param("another_when_traced", "compile", MASKED, "output by jax.jit should be that without: ",
-                 marks=pytest.mark.nightly),
-    pytest.param("another_when_traced", "export", MASKED, "output by jax.export should be that without: ",
-                 marks=pytest.mark.nightly),
+    ("another_when_traced", "compile", MASKED, "output by jax.jit should be that without: "),
+    ("another_when_traced", "export", MASKED, "output by jax.export should be that without: "),
     ("maps", "vmap", PLAIN, "output by jax.vmap should be that without: ")])
 def test_a_form_of_jax_that_differs_is_convicted(
         tmp_path: Path, name: str, form: str, recipe: str, says: str) -> None:

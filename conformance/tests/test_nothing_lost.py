@@ -95,8 +95,7 @@ def test_json_that_nobody_reads_costs_no_record(unread: int, mine: Path) -> None
     assert not read_record(mine / "run.jsonl").interrupted
 
 
-@pytest.mark.family(1)
-@pytest.mark.parametrize("words", [("list",), CHECK])
+@pytest.mark.parametrize("words", [("list",), pytest.param(CHECK, marks=pytest.mark.nightly)])
 def test_a_full_disk_under_standard_output_is_told(mine: Path, words: tuple[str, ...]) -> None:  # noqa: ARG001
     with Path("/dev/full").open("w") as full:
         done = command(*words, stdout=full)

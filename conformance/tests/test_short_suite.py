@@ -31,6 +31,10 @@ def test_numbers(number): ...
 @pytest.mark.parametrize("number", range(4))
 def test_letters(letter, number): ...
 
+@pytest.mark.family(1)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.nightly) for kind in "pqr"] + ["s"])
+def test_kinds(kind): ...
+
 @pytest.mark.nightly
 def test_dear(): ...
 
@@ -53,6 +57,7 @@ def test_the_two_parts_are_the_whole_and_each_family_is_in_the_short_one(tmp_pat
     assert sorted([*short, *nightly]) == sorted(whole)
     assert sum(name.startswith("test_numbers") for name in short) == 2
     assert sorted(letter for name in short for letter in re.findall(r"letters\[\d-(\w)\]", name)) == ["a", "b", "c"]
+    assert [name for name in short if name.startswith("test_kinds")] == ["test_kinds[s]"]
     assert "test_cheap" in short
     assert "test_dear" in nightly
 

@@ -3,6 +3,7 @@
 The short suite is what `pytest` runs by itself, and `pytest -m nightly` runs the rest (docs/tests.md). A test that is
 for the night as a whole is marked `nightly`. A family, which is one test with many cases, is marked `family(3)`: three
 of its cases stay in the short suite. `family(1, each="clause")` keeps one case of each value of the parameter `clause`.
+A case that is marked `nightly` itself, since it is dear, never stays.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _families(items: Iterable[pytest.Item]) -> Iterable[tuple[list[pytest.Item],
     found: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     keeps = {}
     for item in items:
-        if marker := item.get_closest_marker("family"):
+        if (marker := item.get_closest_marker("family")) and not item.get_closest_marker("nightly"):
             family = item.nodeid.partition("[")[0], str(_value(item, marker.kwargs.get("each")))
             found[family].append(item)
             keeps[family] = int(marker.args[0])
