@@ -209,6 +209,7 @@ def test_an_input_that_has_no_part_in_the_output_has_zeros(tmp_path: Path) -> No
     assert not answer.by_input["value"].any()
 
 
+@pytest.mark.nightly
 def test_an_output_without_gradient_is_nothing_to_judge(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = tmp_path / "detached.py"

@@ -100,6 +100,7 @@ def test_a_search_ends_where_the_callee_does_not_return(here: Path) -> None:
         found("mine:attend", Surroundings(deadline=1))
 
 
+@pytest.mark.nightly
 def test_a_search_that_takes_too_long_ends(here: Path) -> None:
     written(here, "time.sleep(0.3); raise ValueError")
     with pytest.raises(TargetError, match=(

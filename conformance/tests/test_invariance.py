@@ -52,6 +52,7 @@ def test_keys_summed_in_order_are_invariant_in_every_clause(dtype: DType) -> Non
     assert set(verdicts("sound/in_order", dtype=dtype).values()) == {Verdict.HELD}
 
 
+@pytest.mark.nightly
 def test_the_implementation_in_numpy_keeps_its_claim() -> None:
     assert set(verdicts("numpy/invariant").values()) == {Verdict.HELD}
 

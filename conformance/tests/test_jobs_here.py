@@ -56,6 +56,7 @@ def test_a_file_that_has_changed_is_judged_anew(tmp_path: Path) -> None:
     assert verdicts == [Verdict.HELD, Verdict.VIOLATED]
 
 
+@pytest.mark.nightly
 def test_the_host_of_a_library_goes_from_run_to_run_and_that_of_a_file_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

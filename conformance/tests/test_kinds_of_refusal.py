@@ -62,6 +62,7 @@ def test_other_letters_name_no_axis(tmp_path: Path) -> None:
     assert not subject(tmp_path, 'if D > 64: raise ValueError("option A or plan X")').refused
 
 
+@pytest.mark.nightly
 def test_groups_of_four_and_eight_are_no_refusal_of_groups(tmp_path: Path) -> None:
     target = target_in(tmp_path, 'if H // Hkv not in (1, 4, 8): raise ValueError(f"group of {H // Hkv} heads")')
     found = summon(target, Plan(()))

@@ -311,6 +311,7 @@ def test_parameters_gradients_of_another_dtype_are_told(tmp_path: Path) -> None:
     assert outcome.reason == "gradients that have not the dtype of their input: w_key: float32"
 
 
+@pytest.mark.nightly
 def test_a_layer_that_has_none_for_its_parameters_is_not_asked(tmp_path: Path) -> None:
     returns = "    found = {name: each for name, each in found.items() if name not in params}\n"
     found = {each.clause: each for each in judged(mine(tmp_path, (RETURNED, returns + RETURNED)))}

@@ -86,6 +86,7 @@ def test_work_that_asks_its_host_is_left(callee: Callee) -> None:
     assert callee.perform(CALL).output.all()
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("work", [[], [lambda: time.sleep(1.0)]], ids=["waiting", "working"])
 def test_a_death_during_the_work_is_told_the_same(callee: Callee, work: list[Callable[[], object]]) -> None:
     with callee.meanwhile(work), pytest.raises(SubjectDied, match=r"while the implementation ran \(SIGABRT\)") as died:
@@ -95,6 +96,7 @@ def test_a_death_during_the_work_is_told_the_same(callee: Callee, work: list[Cal
     assert callee.perform(CALL).output.all()
 
 
+@pytest.mark.nightly
 def test_the_seconds_of_the_work_are_not_the_calls(tmp_path: Path) -> None:
     callee = patient(tmp_path, deadline=1.5).callee
     callee.begin_item()

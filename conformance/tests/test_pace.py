@@ -54,6 +54,7 @@ def judged(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Tally:
     return Trial(check, evaluator, Effort.DEFAULT, seed_of(0, check.domain), lambda _: None).hold()
 
 
+@pytest.mark.nightly
 def test_a_call_that_compiled_first_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = judged(Clock(compiling=60.0), monkeypatch)
     assert tally.cases > 20

@@ -92,6 +92,7 @@ def test_attention_and_rotary_embeddings_are_put_their_own_problems(tmp_path: Pa
     assert "D" in mine(tmp_path).refuses(wide)
 
 
+@pytest.mark.nightly
 def test_who_takes_no_base_is_not_put_one(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OF_ONE_KIND, encoding="utf-8")
     found = outcomes(f"{tmp_path / 'mine.py'}:rotate", "rotary.*", DType.FLOAT32)
