@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
+from dataclasses import replace
+
 import click
 
 from attnspec.cli import findings, unjudged
@@ -74,9 +76,11 @@ def so_far(digest: Digest) -> str:
 
 
 def failure_line(outcome: Outcome) -> str:
-    """What fails, and its likely cause, for whoever waits for a run to end."""
+    """What fails, and its likely cause, for whoever waits for a run to end. Later failures may show that a known mistake
+    begins at smaller sizes: these are told at the end.
+    """
     found = likely([outcome])
-    cause = f" Likely: {found.cause}." if found else ""
+    cause = f" Likely: {replace(found.cause, where='')}." if found and found.cause else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
     return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
 
