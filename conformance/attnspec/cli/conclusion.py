@@ -7,9 +7,8 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TextIO
-
 from dataclasses import replace
+from typing import TextIO
 
 import click
 
