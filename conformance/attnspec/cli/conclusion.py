@@ -75,8 +75,8 @@ def so_far(digest: Digest) -> str:
 
 
 def failure_line(outcome: Outcome) -> str:
-    """What fails, and its likely cause, for whoever waits for a run to end. Later failures may show that a known mistake
-    begins at smaller sizes: these are told at the end.
+    """What fails, and its likely cause, for whoever waits for a run to end: a later failure may show that a known mistake
+    begins at smaller sizes, so none are told here.
     """
     found = likely([outcome])
     cause = f" Likely: {replace(found.cause, where='')}." if found and found.cause else ""
