@@ -75,8 +75,8 @@ def so_far(digest: Digest) -> str:
 
 
 def failure_line(outcome: Outcome) -> str:
-    """What fails, and its likely cause, for whoever waits for a run to end. No sizes are told of a known mistake: a later
-    failure may show that it begins at smaller ones.
+    """What fails, and its likely cause, for whoever waits for a run to end. No sizes are told of a known mistake: a
+    later failure may show that it begins at smaller ones.
     """
     found = likely([outcome])
     cause = f" Likely: {replace(found.cause, where='')}." if found and found.cause else ""
