@@ -147,7 +147,7 @@ def test_processors_are_asked_what_a_process_has_taken() -> None:
 
 
 @pytest.mark.parametrize(("at_80", "expected"), [(0.4, 0.0), (4.0, 100.0)])
-def test_what_compiles_the_longer_the_more_keys_there_are_is_expected_to_go_on(at_80: float, expected: float) -> None:
+def test_compiling_that_grows_with_the_keys_is_expected_to_go_on(at_80: float, expected: float) -> None:
     compiling = CompilingTime()
     for S, seconds in ((9, 0.4), (79, at_80)):
         compiling.count(Sizes(1, 1, 1, 1, S, 4, 4), frozenset(), seconds)

@@ -39,14 +39,14 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_wrong_signature_is_told_without_any_import_of_numpy_or_of_the_file() -> None:
+def test_a_wrong_signature_is_told_without_any_import() -> None:
     Path("mine.py").write_text("import torch\nraise OSError\ndef attend(a, b):\n    return a\n", encoding="utf-8")
     assert checked("mine.py:attend", "numpy", "hypothesis", "_pytest", "attnspec.engine.engine") == (
         "attnspec: mine.py:3: attend takes (a, b); the first three should be query, key and value, given by position: "
         "attend(query, key, value, *, ...). To have a wrapper written: attnspec init mine:attend\n", "2 []")
 
 
-def test_what_a_few_calls_tell_is_told_before_clauses_and_pytest_are_imported() -> None:
+def test_what_a_few_calls_tell_is_told_before_pytest_is_imported() -> None:
     Path("mine.py").write_text("""
 import numpy as np
 def attend(query, key, value):
@@ -89,7 +89,7 @@ def test_what_only_an_import_can_tell_is_left_to_it(text: str) -> None:
     check_unloaded("mine.py:attend")
 
 
-def test_a_function_is_called_here_only_where_its_file_imports_no_framework() -> None:
+def test_a_function_is_called_early_if_its_file_imports_no_framework() -> None:
     Path("beside.py").write_text("", encoding="utf-8")
     texts = {"import numpy as np\nfrom collections import abc\n": True, "import jax.numpy as jnp\n": False,
              "def attend():\n    from torch import nn\n": False, "import beside\n": False,

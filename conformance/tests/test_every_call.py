@@ -188,4 +188,4 @@ def test_a_process_that_cannot_write_its_files_ends_at_once_and_says_why(here: P
     done = subprocess.run([sys.executable, "-m", "attnspec", *words], text=True, check=False, capture_output=True,
                           timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
     assert done.returncode == 2
-    assert "File too large" in done.stdout
+    assert "File too large" in done.stdout + done.stderr

@@ -19,7 +19,7 @@ def test_a_seed_poses_the_same_faults_always_and_mistakes_come_last() -> None:
 @pytest.mark.parametrize(("target", "keywords"), [
     ("fault/key_first_dropped", ()), ("fault/softcap_softsign", ("softcap",)),
     ("conformance/benchmarks/mistakes.py:mask_of_the_first_entry", ("mask",))])
-def test_a_posed_function_takes_what_the_fault_needs_and_so_does_the_right_one(
+def test_both_functions_of_a_pair_take_what_the_fault_needs(
         target: str, keywords: tuple[str, ...], tmp_path: Path) -> None:
     signature = signature_of(target, (DType.FLOAT32,))
     assert signature.keywords == keywords

@@ -57,7 +57,7 @@ def test_a_file_that_has_changed_is_judged_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_host_of_a_library_goes_from_run_to_run_and_that_of_a_file_does_not(
+def test_the_host_of_a_library_stays_and_that_of_a_file_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "mine.py").write_text("def attend(query, key, value):\n    return query\n", encoding="utf-8")

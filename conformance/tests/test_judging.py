@@ -39,7 +39,7 @@ def judged(*answers: Measured | Exception) -> Tally:
     return Judging(check, evaluator, Effort.QUICK, 0, lambda _: None).put(CASE)
 
 
-def test_a_case_that_no_other_stands_beside_has_the_whole_rate_of_false_alarms() -> None:
+def test_a_case_without_others_has_the_whole_rate_of_false_alarms() -> None:
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
     judging = Judging(checks()["attention.definition"], evaluator, Effort.QUICK, 0, lambda _: None)
     assert judging.scene(CASE).cases == 1

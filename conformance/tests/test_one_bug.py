@@ -32,7 +32,7 @@ def begun(*words: str) -> list[Outcome]:
 
 @pytest.mark.parametrize(("span", "ends"), [
     (Span("S", 65), 0), (Span("S", 65, 127), 128), (Span("S", 65, block=32), 32)])
-def test_a_block_ends_where_a_range_does_and_a_range_without_an_end_tells_of_none(span: Span, ends: int) -> None:
+def test_a_block_ends_where_a_range_does_and_not_without_an_end(span: Span, ends: int) -> None:
     assert span.ends == ends
 
 
@@ -337,7 +337,7 @@ def test_what_holds_in_some_case_of_a_bug_is_told_as_needed_alone() -> None:
         "Likely one bug: fails only where S ≥ 65 (explains 3 of 3)")
 
 
-def test_what_a_wrong_softmax_breaks_from_some_logits_on_or_by_rounding_is_the_same_bug() -> None:
+def test_what_a_wrong_softmax_breaks_by_magnitude_is_the_same_bug() -> None:
     zero = Likeness("blocks_start_at_zero", "blocks", "The running maximum starts at 0.", "", 3, 3)
     named = [outcome(Verdict.VIOLATED, f"attention.{name}", seen=replace(SEEN, like=(zero,))) for name in "abc"]
     other = outcome(Verdict.VIOLATED, "attention.d", seen=SEEN)

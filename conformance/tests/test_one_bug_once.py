@@ -63,7 +63,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return of
 
 
-def test_what_a_known_fault_explains_is_neither_located_nor_held_against_arithmetic_anew(searched: list[str]) -> None:
+def test_what_a_known_fault_explains_is_not_looked_into_anew(searched: list[str]) -> None:
     outcomes = judged(FAULT, ("attention.definition", DType.FLOAT32), ("attention.weights_definition", DType.FLOAT32))
     assert [likeness(each) for each in outcomes] == [["key_first_dropped"]] * 2
     assert searched == ["boundary", "arithmetic"]

@@ -65,7 +65,7 @@ def test_places_are_made_as_their_pattern_says() -> None:
     assert (packed[:, 1:] == 0).any()
 
 
-def test_the_angle_of_the_first_pair_is_that_of_the_definition_where_its_place_is_exact() -> None:
+def test_the_angle_of_the_first_pair_is_that_of_the_definition() -> None:
     made = problem("counted")
     angle = np.broadcast_to(made.positions[:, None, :, None].astype(float), (3, 1, 5, made.width // 2))
     error = angle_error(made, angle, class_of(DType.FLOAT32))

@@ -7,6 +7,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 import click
@@ -74,9 +75,11 @@ def so_far(digest: Digest) -> str:
 
 
 def failure_line(outcome: Outcome) -> str:
-    """What fails, and its likely cause, for whoever waits for a run to end."""
+    """What fails, and its likely cause, for whoever waits for a run to end. No sizes are told of a known mistake: a
+    later failure may show that it begins at smaller ones.
+    """
     found = likely([outcome])
-    cause = f" Likely: {found.cause}." if found else ""
+    cause = f" Likely: {replace(found.cause, where='')}." if found and found.cause else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
     return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
 
