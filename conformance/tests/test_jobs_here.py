@@ -32,7 +32,7 @@ class Listener:
         """Nothing is to be closed."""
 
 
-def told(result: Result, listener: Listener) -> tuple[object, ...]:
+def summarize(result: Result, listener: Listener) -> tuple[object, ...]:
     """All that is told of a run but for how long it took."""
     outcomes = [(each.subject, each.verdict, each.reason, each.cases, each.repeat, each.evidence and each.evidence.like)
                 for each in result.outcomes]
@@ -41,9 +41,9 @@ def told(result: Result, listener: Listener) -> tuple[object, ...]:
 
 def test_a_run_in_place_comes_to_what_workers_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = Listener(), Listener()
-    in_place = told(Session(PLAN).run([here]), here)
+    in_place = summarize(Session(PLAN).run([here]), here)
     monkeypatch.setattr(Session, "_work", WORK_OF_WORKERS)
-    assert in_place == told(Session(PLAN).run([there]), there)
+    assert in_place == summarize(Session(PLAN).run([there]), there)
 
 
 def test_a_file_that_has_changed_is_judged_anew(tmp_path: Path) -> None:

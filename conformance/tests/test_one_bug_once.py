@@ -33,7 +33,7 @@ CHECKS, REFUTATIONS = compile_spec(SPEC), read_refutations(SPEC)
 FAULT = fault_subject("fault/key_first_dropped")
 
 
-def judged(subject: Subject, *put: tuple[str, DType]) -> list[Outcome]:
+def judge_all(subject: Subject, *put: tuple[str, DType]) -> list[Outcome]:
     """What comes of these clauses, one after the other, at effort quick."""
     plan = Plan((subject.id,), effort=Effort.QUICK)
     run = SubjectRun(subject, plan, lambda _: None, lambda: CHECKS, lambda: REFUTATIONS)
@@ -64,7 +64,8 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_what_a_known_fault_explains_is_not_looked_into_anew(searched: list[str]) -> None:
-    outcomes = judged(FAULT, ("attention.definition", DType.FLOAT32), ("attention.weights_definition", DType.FLOAT32))
+    outcomes = judge_all(
+        FAULT, ("attention.definition", DType.FLOAT32), ("attention.weights_definition", DType.FLOAT32))
     assert [likeness(each) for each in outcomes] == [["key_first_dropped"]] * 2
     assert searched == ["boundary", "arithmetic"]
 
@@ -80,7 +81,7 @@ def test_what_a_known_fault_does_not_show_is_not_known() -> None:
 
 def test_at_a_further_dtype_the_same_case_shows_what_is_known() -> None:
     subject = fault_subject("fault/blocks_sum_not_rescaled")
-    outcomes = judged(subject, ("attention.definition", DType.FLOAT32), ("attention.definition", DType.BFLOAT16))
+    outcomes = judge_all(subject, ("attention.definition", DType.FLOAT32), ("attention.definition", DType.BFLOAT16))
     assert len({each.evidence.recipe for each in outcomes if each.evidence}) == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.write import combine
-from attnspec.runner.jobs import exit_code
+from attnspec.runner.jobs import counts, exit_code
 from attnspec.subjects.findings import known_findings
 from attnspec.subjects.manifest import read_manifest
 
@@ -45,7 +44,7 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
     keep_apart({"--out": out}, records)
     keep_apart({"--html": html}, [*records, out])
     read = {path: read_records(path) for path in records}
-    combine(records, out, retold=with_findings if is_retold else _as_it_is, ended=footer_of if is_whole else None)
+    combine(records, out, retold=with_findings if is_retold else None, ended=footer_of if is_whole else None)
     for path, runs in read.items():
         tell_interrupted(path, runs)
     joined = read_records(out)
@@ -72,15 +71,10 @@ def _told_code(shards: Sequence[RunRecord]) -> int:
     return code
 
 
-def _as_it_is(event: Event) -> Event:
-    return event
-
-
 def footer_of(record: RunRecord) -> RunFinished:
     """The footer of a run that ends with these outcomes: how long they took, and with which exit code."""
-    verdicts = Counter(outcome.verdict.value for outcome in record.outcomes)
     ends = datetime.fromisoformat(record.header.started) + timedelta(seconds=seconds_of(record))
-    return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record), verdicts, exit_code(
+    return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record), counts(record.outcomes), exit_code(
         record.outcomes, strict=record.header.strict, interrupted=False))
 
 

@@ -197,12 +197,12 @@ class Examiner:
         """The case with its calls; it is put once for all that is asked of it until it is diagnosed."""
         key = trial.check.clause.id, trial.evaluator.dtype, failing.text
         if key not in self._latest:
-            case = self._put(trial, failing)
+            case = self._log_case(trial, failing)
             self._latest.clear()
             self._latest[key] = case
         return self._latest[key]
 
-    def _put(self, trial: Trial, failing: Recipe) -> FailingCase:
+    def _log_case(self, trial: Trial, failing: Recipe) -> FailingCase:
         subject, log = self._anew(trial), list[LoggedCall]()
         for _ in range(ROUNDS):
             tally = judged(trial, LoggingEvaluator(subject, trial.evaluator, log), failing)

@@ -170,7 +170,7 @@ class MismatchedSpecError(RecordError):
     """Two records were made by different laws."""
 
 
-def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] = lambda event: event,
+def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] | None = None,
             ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
     """Write the records into one file, which `read_records` reads.
 
@@ -179,7 +179,7 @@ def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event
     Raises RecordError for a bad record, MismatchedSpecError, ShardsError, DuplicateItemError, and UsageError where
     `out` cannot be written. A file that is there already stays as it was until the new one is complete.
     """
-    lines = [to_line(retold(event)) for event in _events(paths, ended)]
+    lines = [to_line(retold(event) if retold else event) for event in _events(paths, ended)]
     write_whole(out, packed(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
@@ -188,7 +188,7 @@ def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | N
     check_whole([(path, record.header) for path, records in read for record in records])
     for path, records in read:
         if ended and len(records) == 1 and records[0].interrupted:
-            yield from _finished(path, records[0], joint, ended)
+            yield from _finished_part(path, records[0], joint, ended)
             continue
         unfinished = {event for record in records for event in record.unfinished}
         for where, event in read_events(path):
@@ -197,7 +197,7 @@ def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | N
                 yield event
 
 
-def _finished(path: Path, record: RunRecord, joint: _Joint, ended: Callable[[RunRecord], RunFinished]
+def _finished_part(path: Path, record: RunRecord, joint: _Joint, ended: Callable[[RunRecord], RunFinished]
               ) -> Iterator[Event]:
     """The part of an interrupted run that is whole: the subjects of which every item came to an end."""
     done = Counter([*(each.subject for each in record.outcomes), *(each.subject for each in record.probes)])
@@ -206,20 +206,11 @@ def _finished(path: Path, record: RunRecord, joint: _Joint, ended: Callable[[Run
         if isinstance(event, RunStarted):
             joint.take(event, where)
             yield replace(event, planned=whole, items=sum(whole.values()))
-        elif isinstance(event, SubjectKnown | ItemFinished | SubjectProbed) and _subject_of(event) in whole:
+        elif isinstance(event, SubjectKnown | ItemFinished | SubjectProbed) and (
+                event.card.id if isinstance(event, SubjectKnown) else key_of(event)[0]) in whole:
             joint.take(event, where)
             yield event
     yield ended(replace(record, outcomes=tuple(each for each in record.outcomes if each.subject in whole)))
-
-
-def _subject_of(event: SubjectKnown | ItemFinished | SubjectProbed) -> str:
-    match event:
-        case SubjectKnown(card=card):
-            return card.id
-        case ItemFinished(outcome=outcome):
-            return outcome.subject
-        case SubjectProbed(subject=subject):
-            return subject
 
 
 @dataclass(slots=True)

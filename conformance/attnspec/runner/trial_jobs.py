@@ -79,11 +79,11 @@ class TrialJobs:
 
     def tell_failures(self, tell: Callable[[Done], None]) -> None:
         """Have each failure told as it is found."""
-        def told(outcome: Outcome) -> None:
+        def pass_on(outcome: Outcome) -> None:
             item = Item(outcome.subject, outcome.clause, outcome.dtype.value)
             tell(ItemFinished(complete(outcome, item, self.plan)))
 
-        self.judge.tell = told
+        self.judge.tell = pass_on
 
     def lost(self, job: Item, loss: JobFailure) -> ItemFinished:
         """The outcome of an item that came to nothing; a death is evidence."""

@@ -78,7 +78,7 @@ def _carry_out(listener: Listener, plan: Plan, name: str, due: Collection[str]) 
     cards: dict[str, SubjectCard] = {}
     for job in source.items():
         if job.id in due:
-            listener.receive(_told(event) for event in _events_of(job, source, cards))
+            listener.receive(_carry_over(event) for event in _events_of(job, source, cards))
 
 
 def _events_of(job: Job, source: JobSource[Any], cards: dict[str, SubjectCard]) -> Iterator[Event]:
@@ -93,6 +93,6 @@ def _events_of(job: Job, source: JobSource[Any], cards: dict[str, SubjectCard]) 
     yield done
 
 
-def _told(event: Event) -> Event:
+def _carry_over(event: Event) -> Event:
     """The event as it comes over from another process."""
     return from_line(to_line(event))
