@@ -82,6 +82,14 @@ def through_float32(query: Array, key: Array, value: Array, *, causal: bool = Fa
     return textbook(*(array.astype(np.float32) for array in (query, key, value)), causal=causal).astype(query.dtype)
 
 
+def softmax_of_float32_logits(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """As models do that cast their scores for the softmax: one product after the other stays in the dtype."""
+    logits = (query @ key.swapaxes(-1, -2)).astype(np.float32) * np.float32(query.shape[-1] ** -0.5)
+    if causal:
+        logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, np.float32(-np.inf))
+    return softmax_of(logits).astype(value.dtype) @ value
+
+
 def flushing(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
     """Subnormal inputs and outputs become 0."""
     smallest = np.finfo(query.dtype).tiny
@@ -141,6 +149,9 @@ CAUSES = {
                 'subnormal numbers as 0"}'),
     "through_float32": (DType.FLOAT64, "attention.definition", "it computes in float32 throughout",
                         "Compute in float64", None),
+    "softmax_of_float32_logits": (DType.FLOAT64, "attention.definition",
+                                  "its softmax is computed in float32, and so are its logits",
+                                  "Compute them in float64", None),
     "flushing": (DType.FLOAT32, "numerics.small_numbers", "it treats subnormal numbers as 0",
                  "Keep them (no flush-to-zero, no fast math)",
                  '{"flushes_subnormals": True, "reason": "it treats subnormal numbers as 0"}'),

@@ -301,6 +301,12 @@ def test_a_convention_that_is_in_use_is_no_recommendation_ignored() -> None:
     assert "a.b (spec/theme.yaml:1) recommends another convention; libraries use both [should]" in full
 
 
+def test_another_convention_than_recommended_stands_in_the_verdict() -> None:
+    """Its author alone knows whether it is meant."""
+    both = told(held(), of_convention("a.b"), of_convention("a.c"), code=0)
+    assert both[0] == "Conforms, with causal_alignment 'bottom_right'."
+
+
 def test_what_no_library_does_is_no_convention_in_use() -> None:
     strange = of_convention("a.b", Explanation("it is undefined", "Make it one of these", ""))
     assert "1 recommendation (should) is not followed: a.b (not counted; -v shows it)" in told(held(), strange, code=0)
@@ -363,7 +369,7 @@ def test_what_is_left_at_its_default_stands_near_the_verdict() -> None:
 def test_a_keyword_that_hides_behind_another_name_stands_in_the_verdict() -> None:
     card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
                        defaults={"is_causal": "False", "attn_mask": "None", "block": "64"})
-    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms; is_causal, attn_mask, block were never given."
+    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms; is_causal, attn_mask, block were never tried."
 
 
 def test_what_does_not_apply_is_one_line() -> None:

@@ -30,6 +30,7 @@ MAP = {
     "T != S": ("T ≠ S", "attention.definition"),
     "T == 1": ("T = 1", "attention.definition"),
     "Hkv < H": ("Hkv < H", "grouped.definition"),
+    "1 < Hkv < H": ("1 < Hkv < H", "grouped.definition"),
     "D % 2": ("D % 2 ≠ 0", "attention.definition"),
     "causal and S % 2": ("causal is given and S % 2 ≠ 0", "causal.no_lookahead"),
     "window is not None and T != S": ("window is given and T ≠ S", "window.definition"),

@@ -117,7 +117,7 @@ def test_a_keyword_that_an_adapter_leaves_out_is_named_in_the_verdict(cli: Cli) 
     assert '    defaults:\n      ahead: "0"\n      softcap: "0"\n' in manifest
     code, out, _ = cli("check", "their_numpy/of_one_length", "--implementations", "implementations",
                        "--effort", "glance", "--dtype", "float32", "--clause", "attention.one_key", "--no-record")
-    assert (code, out.splitlines()[-1]) == (0, "Conforms; softcap, ahead were never given. (exit code 0)")
+    assert (code, out.splitlines()[-1]) == (0, "Conforms; softcap, ahead were never tried. (exit code 0)")
     assert ("left at their defaults: ahead=0, softcap=0 (attnspec's keyword: hand it on in the adapter)"
             in out.splitlines())
 

@@ -28,6 +28,7 @@ from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained
 from attnspec.report.known import but_for
+from attnspec.report.other_conventions import other_conventions
 from attnspec.runner.jobs import idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
@@ -62,7 +63,7 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    how = f"conforms{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
+    how = f"conforms{_as_asked(digest)}"
     return f"{click.style(how, fg='green')} ({applied(digest.counts[subject])})"
 
 
@@ -132,8 +133,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        how = f"{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
-        return f"Conforms{_on_little(digest)}{_cut_short(digest)}{how}."
+        return f"Conforms{_on_little(digest)}{_cut_short(digest)}{_as_asked(digest)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -193,9 +193,9 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _refused(digest: Digest) -> str:
-    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never given`.
+    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never tried`.
 
-    A parameter that was never given was never tried: nobody knows whether it does what it says, or anything.
+    A parameter that is given nothing is not tried: nobody knows whether it does what it says, or anything.
     """
     if len(digest.subjects) != 1:
         return ""
@@ -203,7 +203,23 @@ def _refused(digest: Digest) -> str:
     what = refused_by(cards[0] if cards else None, digest.outcomes)
     left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
-    return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
+    return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
+
+
+def _as_asked(digest: Digest) -> str:
+    """What goes with "conforms": what of one subject is another than recommended, was not judged, or does not count."""
+    return f"{_declared(digest)}{_conventions(digest)}{_refused(digest)}{_but_for(digest)}"
+
+
+def _conventions(digest: Digest) -> str:
+    """`, with causal_alignment 'bottom_right', grouped_heads 'tile'`: what a plain mistake may have been taken for.
+
+    A function that tiles its key/value heads by mistake does what a library does on purpose; its author alone knows.
+    """
+    if len(digest.subjects) != 1:
+        return ""
+    others = other_conventions(digest.advice)
+    return f", with {', '.join(others)}" if others else ""
 
 
 def _but_for(digest: Digest) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+@click.option("-o", "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="The page to write. [default: next to the first record]")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Also draw the power or the campaign of the first record as an SVG.")

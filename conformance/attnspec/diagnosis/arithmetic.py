@@ -137,7 +137,7 @@ class ArithmeticExplainer:
     def _is_finer(self, wider: Wider, declared: Evaluator) -> bool:
         """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
         showing = (each for each in classes_for(declared.dtype) if each.shows)
-        # the twin that flushes subnormals has the same cause and more to say: it begins alike
+        # a twin, which flushes subnormals or rounds logits, too, has the same cause and more to say: it begins alike
         between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
         precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
         evaluators = (declared.under(precision) for precision in precisions if precision)

@@ -79,6 +79,8 @@ def _of_double(dtype: str) -> tuple[Wider, ...]:
     return (
         _stored_lse(dtype),
         Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}, shows=True),
+        Wider("its softmax is computed in float32, and so are its logits", "Compute them in float64",
+              _stored_in("float32", "softmax", "row_sum", "logits", "weights", "scale"), shows=True),
         Wider("it computes in float32 throughout", "Compute in float64",
               _all_in("float32"), shows=True, fits="float32"))
 
@@ -88,10 +90,15 @@ def _narrow(dtype: str, roundings: int) -> Words:
     return {"prescale": dtype, "prescale_roundings": roundings, "weights": dtype, "weight_roundings": roundings}
 
 
+def _stored_in(dtype: str, *stored: str) -> Words:
+    """These intermediate results in a narrower format; logits are rounded once more when they are scaled."""
+    return {**dict.fromkeys(stored, dtype), "logit_roundings": 1}
+
+
 def _all_in(dtype: str) -> Words:
     """Inputs and every intermediate result stored in a narrower format, and its softmax's words with it."""
     stored = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp")
-    return {**dict.fromkeys(stored, dtype), "logit_roundings": 1, "weight_roundings": 3, "prescale_roundings": 4}
+    return {**_stored_in(dtype, *stored), "weight_roundings": 3, "prescale_roundings": 4}
 
 
 def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[Wider, ...]:

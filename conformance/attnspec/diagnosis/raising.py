@@ -79,10 +79,10 @@ class RaisingExplainer:
 
 
 def _write(refusal: Refusal) -> str:
-    """`there is a mask and B > 1`, `Hkv < H`."""
+    """`there is a mask and B > 1`, `Hkv < H`, `1 < Hkv < H`."""
     keywords = [f"{name} is given" for name in sorted(refusal.keywords)]
     conditions = [_IN_WORDS.get(text, text) for text in map(str, refusal.conditions)]
-    return " and ".join((*keywords, *conditions))
+    return " and ".join((*keywords, *conditions)).replace("Hkv > 1 and Hkv < H", "1 < Hkv < H")
 
 
 def _declare(subject: Subject, refusals: Sequence[Refusal]) -> str:

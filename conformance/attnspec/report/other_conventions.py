@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attnspec.record.outcome import Outcome
 
 
@@ -12,3 +14,10 @@ def is_other_convention(outcome: Outcome) -> bool:
     """
     found = outcome.evidence
     return bool(found and found.measured and found.measured.relation == "convention_is" and not found.explained)
+
+
+def other_conventions(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """`grouped_heads 'tile'`: the conventions of one subject that are others than recommended, in alphabetical order."""
+    found = (outcome.evidence for outcome in outcomes if is_other_convention(outcome))
+    sentences = {evidence.sentence.partition(";")[0] for evidence in found if evidence}
+    return tuple(sorted(sentence.removesuffix(", as declared").replace(" is ", " ", 1) for sentence in sentences))

@@ -15,7 +15,7 @@ from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shar
 from attnspec.report.joined import Joined, JoinedRun, Judged
 from attnspec.report.known import but_for
 from attnspec.report.likely_cause import Explained, lowered, usual_beginning
-from attnspec.report.other_conventions import is_other_convention
+from attnspec.report.other_conventions import is_other_convention, other_conventions
 
 EXITS = {
     0: "conforms",
@@ -50,7 +50,8 @@ class Standing:
     """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open.
 
     cause: what is likely behind most of its failures, as the console says it.  begins: where the clearest of them
-    begins, unless the cause says so.  refused: what it refuses, by name.
+    begins, unless the cause says so.  refused: what it refuses, by name.  conventions: those that are others than
+    recommended, with their answers.
     """
 
     subject: Judged
@@ -62,6 +63,7 @@ class Standing:
     cause: str = ""
     begins: str = ""
     refused: tuple[str, ...] = ()
+    conventions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,8 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     groups = explanations(failures)
     cause = likely_without_share(groups)
     return Standing(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict), _shares(outcomes),
-                    len(flat), cause, _beginning(groups, cause), tuple(refused_by(subject.card, flat)))
+                    len(flat), cause, _beginning(groups, cause), tuple(refused_by(subject.card, flat)),
+                    other_conventions(_not_followed(flat, strict=strict)))
 
 
 def _beginning(groups: Sequence[Explained], cause: str) -> str:
@@ -182,14 +185,17 @@ def _clauses_of(groups: Sequence[Explained]) -> set[str]:
 
 def _advice(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:
     """`2 recommendations not followed (2 may)`; and the conventions that libraries use and nobody recommends."""
-    failed = {outcome.clause: outcome for outcome in outcomes
-              if outcome.verdict in FAILURES and not outcome.does_gate(strict=strict)}.values()
+    failed = {outcome.clause: outcome for outcome in _not_followed(outcomes, strict=strict)}.values()
     conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
     others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
     if others:
         yield f"{counted(len(others), 'recommendation')} not followed ({_by_level(others)})"
     if conventions:
         yield f"{counted(len(conventions), 'convention')} in use, but not recommended ({_by_level(conventions)})"
+
+
+def _not_followed(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[Outcome]:
+    return (each for each in outcomes if each.verdict in FAILURES and not each.does_gate(strict=strict))
 
 
 def _by_level(levels: Sequence[Level]) -> str:
@@ -204,8 +210,10 @@ def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> 
     if not is_whole:
         return "The run was interrupted", "idle"
     if len(standings) == 1:
-        refused = f"; refuses {', '.join(standings[0].refused)}" if standings[0].refused else ""
-        return f"{standings[0].subject.label} {standings[0].word}{refused}", standings[0].css
+        [only] = standings
+        others = f", with {', '.join(only.conventions)}" if only.conventions and only.css == "good" else ""
+        refused = f"; refuses {', '.join(only.refused)}" if only.refused else ""
+        return f"{only.subject.label} {only.word}{others}{refused}", only.css
     return f"{_share_that_conforms(standings)}{but_for(joined.outcomes.values())}", _worst_css(standings)
 
 

@@ -159,9 +159,14 @@ class Form:
 
     @property
     def defaults(self) -> Mapping[str, str]:
-        """What its parameters are that nothing is given: their defaults as Python, empty where that cannot be said."""
+        """What its parameters are that nothing is given: their defaults as Python, empty where that cannot be said.
+
+        A module of PyTorch is called as in evaluation, so that what it does in training is nowhere tried.
+        """
         told = {*self.given, *(each.parameter for each in self.passed)}
-        return {name: text for name, text in self.left.items() if name not in told}
+        has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY)
+        mode = {"training": "False"} if has_modes else {}
+        return {**{name: text for name, text in self.left.items() if name not in told}, **mode}
 
     def parameter(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""

@@ -18,6 +18,9 @@ times those of the problem to start from, where nothing small is taken.
 """
 
 
+GROUPS = (2, 3, 4)
+"""Query heads for each key head at which one key head is held against more."""
+
 FEWER = 4
 """Queries and keys where few are asked for: a keyword still shows."""
 
@@ -103,7 +106,8 @@ class _Search:
         assert least is not None  # it was refused, so it could be made
         words = self.interview.refusal(least)
         relation = self._relation(axes)
-        alternatives = [relation] if relation else [self._along(axis) for axis in self._led(axes)]
+        alternatives = [relation] if relation else [
+            each for axis in self._led(axes) for each in self._along_or_groups(axis)]
         if words and all(alternatives):
             yield from (Found(Refusal(tuple(conditions), keywords), words) for conditions in product(*alternatives))
 
@@ -133,6 +137,19 @@ class _Search:
                     sign = "≠" if is_apart and is_apart_the_other_way else "<" if is_apart else ">"
                     return (Condition(second, sign, first),)
         return ()
+
+    def _along_or_groups(self, axis: str) -> tuple[tuple[Condition, ...], ...]:
+        """The conditions along an axis. One key head is often taken where more are refused, since it broadcasts: that is
+        told of Hkv, of which G says nothing.
+        """
+        if axis != "G" or "H" in self.kept or not self._refuses_all_but_one_key_head():
+            return (self._along(axis),)
+        return (Condition("Hkv", ">", 1),), (Condition("Hkv", "<", "H"),)
+
+    def _refuses_all_but_one_key_head(self) -> bool:
+        one = ({"G": groups, "H": groups} for groups in GROUPS)
+        more = ({"G": groups, "H": groups * heads} for groups in GROUPS for heads in (2, 3))
+        return all(map(self._refuses, more)) and not any(map(self._refuses, one))
 
     def _along(self, axis: str) -> tuple[Condition, ...]:
         def moved(size: int) -> Mapping[str, int]:
