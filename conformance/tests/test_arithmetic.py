@@ -9,11 +9,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import manifest_line
 from attnspec.diagnosis.arithmetic_classes import classes_for
 from attnspec.engine.engine import Engine
+from attnspec.engine.summon import summon
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
@@ -262,18 +264,27 @@ def test_every_class_can_be_declared(dtype: DType) -> None:
      "its module imports torch"),
     ("from torch.nn.functional import scaled_dot_product_attention as sdpa\n"
      "def attend(query, key, value):\n    return sdpa(query, key, value)\n", "takes tensors of torch")])
-@pytest.mark.parametrize("effort", [Effort.GLANCE, Effort.QUICK])
-def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, effort: Effort, tmp_path: Path) -> None:
+def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     mine = tmp_path / "mine.py"
     mine.write_text(text, encoding="utf-8")
-    engine = Engine(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,),
-                         effort=effort))
-    [outcome] = [engine.try_item(item) for item in engine.items()]
-    assert outcome.verdict is Verdict.ERRORED
-    assert evidence_of(outcome).explained == Explanation(
-        f"it gets NumPy arrays, and {why} (--lift torch gives it tensors)",
-        "Give it tensors, with --lift torch", 'attend.lift = "torch"')
+    with pytest.raises(TargetError) as caught:
+        summon(f"{mine}:attend", Plan((f"{mine}:attend",)))
+    assert f"gets NumPy arrays, {why}, and it raises " in str(caught.value)
+    assert str(caught.value).endswith('Give it tensors: --lift torch, or the line attend.lift = "torch".')
+
+
+@pytest.mark.family(1)
+def test_whoever_wants_tensors_and_other_axes_hears_of_both_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    mine = tmp_path / "mine.py"
+    mine.write_text("import torch\ndef attend(query, key, value):\n"
+                    "    weights = torch.einsum('bthd,bshd->bhts', query, key).softmax(-1)\n"
+                    "    return torch.einsum('bhts,bshd->bthd', weights, value)\n", encoding="utf-8")
+    with pytest.raises(TargetError) as caught:
+        summon(f"{mine}:attend", Plan((f"{mine}:attend",)))
+    assert "--lift torch" in str(caught.value)
+    assert f"With it: {mine}:attend seems to take arrays with the axes (B, T, H, D)" in str(caught.value)
 
 
 @pytest.mark.nightly

@@ -12,12 +12,11 @@ ARRAYS = "def attend(query, key, value):\n    return query.nothing\n"
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize(("text", "advice"), [
-    (TENSORS, '      Give it tensors, with --lift torch, or declare it: attend.lift = "torch"\n'), (ARRAYS, "")])
+@pytest.mark.parametrize(("text", "is_told"), [(TENSORS, True), (ARRAYS, False)])
 def test_a_function_of_tensors_that_gets_arrays_is_told_of_the_lift(
-        cli: Cli, here: Path, text: str, advice: str) -> None:
+        cli: Cli, here: Path, text: str, is_told: bool) -> None:
     pytest.importorskip("torch")
     (here / "mine.py").write_text(text, encoding="utf-8")
     code, out, _ = cli("smoke", "mine.py:attend")
     assert code == 2
-    assert [line for line in out.splitlines(keepends=True) if not line.startswith("FAIL")] == [advice] * bool(advice)
+    assert ("Give it tensors: --lift torch" in out) is is_told

@@ -29,8 +29,6 @@ def _smoked(target: str, plan: Given) -> bool:
     for line in found.lines:
         mark = click.style("ok  ", fg="green") if line.passed else click.style("FAIL", fg="red")
         click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{visible(line.detail)}")
-    if found.advice:
-        click.echo(f"      {found.advice}")
     if found.death:
         click.echo(f"{click.style('FAIL', fg='red')}  {target}: {visible(found.death)}")
     return not found.death and all(line.passed for line in found.lines)

@@ -31,18 +31,19 @@ def missing_lift(subject: Subject, said: str) -> Explanation | None:
     """What to say where a function of one's own raises on arrays, and its module imports a framework, or the exception
     asks for the tensors of one. said: the exception.
     """
-    if not is_bare(subject.id) or subject.declaration.lift:
-        return None
-    used = frameworks_of(subject)
-    lift = next((lift for lift in LIFTS if lift in used), "")
-    if lift:
-        return _to_lift(subject, lift, f"its module imports {lift}")
-    return _to_lift(subject, "torch", "takes tensors of torch") if _ASKS_FOR_TENSORS.search(said) else None
-
-
-def _to_lift(subject: Subject, lift: str, why: str) -> Explanation:
-    return Explanation(f"it gets NumPy arrays, and {why} (--lift {lift} gives it tensors)",
+    lift, why = wanted_lift(subject, said)
+    return None if not lift else Explanation(f"it gets NumPy arrays, and {why} (--lift {lift} gives it tensors)",
                        f"Give it tensors, with --lift {lift}", f'{subject.id.rpartition(":")[2]}.lift = "{lift}"')
+
+
+def wanted_lift(subject: Subject, said: str) -> tuple[str, str]:
+    """The framework whose tensors such a function takes, and how that is known; both empty where that is not."""
+    if not is_bare(subject.id) or subject.declaration.lift:
+        return "", ""
+    used = frameworks_of(subject)
+    if lift := next((lift for lift in LIFTS if lift in used), ""):
+        return lift, f"its module imports {lift}"
+    return ("torch", "takes tensors of torch") if _ASKS_FOR_TENSORS.search(said) else ("", "")
 
 
 def frameworks_of(subject: Subject) -> frozenset[str]:

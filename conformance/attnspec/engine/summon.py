@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
+from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.targets import is_bare
+from attnspec.diagnosis.advice import wanted_lift
 from attnspec.engine.asked import as_asked
 from attnspec.subjects.new_shapes import SLOW, with_compiling
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load, process_of
-from attnspec.subjects.smoke import check_axes
+from attnspec.subjects.smoke import check_axes, complaint_of_all_calls
 from attnspec.subjects.subject import Subject, SubjectDied
 from attnspec.subjects.target import importable
 from attnspec.subjects.watching import Asking, asking, incidents_of, surviving, watched
@@ -20,6 +23,24 @@ def _is_slow(subject: Subject, seconds: float) -> bool:
     """Whether its first calls, all of other shapes, took so long that a compiler may be why."""
     incidents = incidents_of(subject)
     return incidents is not None and seconds >= SLOW * incidents.calls
+
+
+def _check_lift(subject: Subject, plan: Plan) -> None:
+    """Raise TargetError for a function that raises on every NumPy array, if its module says whose tensors it takes.
+
+    What is wrong with its axes is said, too: whoever adds the lift would be told next.
+    """
+    complaint = complaint_of_all_calls(subject)
+    lift, why = wanted_lift(subject, complaint) if complaint else ("", "")
+    if not lift:
+        return
+    function, besides = subject.id.rpartition(":")[2], ""
+    try:
+        summon(subject.id, replace(plan, lift=lift))
+    except AttnspecError as error:
+        besides = f" With it: {str(error).partition(': ')[2] or error}"
+    raise TargetError(f"{subject.id} gets NumPy arrays, {why}, and {complaint}. Give it tensors: --lift {lift}, or the "
+                      f'line {function}.lift = "{lift}".{besides}', where=subject.source)
 
 
 def summon(target: str, plan: Plan) -> Subject:
@@ -38,6 +59,7 @@ def summon(target: str, plan: Plan) -> Subject:
     if is_bare(target):
         with asking(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving(subject):
             before = subject.callee.cpu_seconds()
+            _check_lift(subject, plan)
             check_axes(subject, target=importable(target))  # nothing is concluded of one that dies; clauses say how
             if _is_slow(subject, subject.callee.cpu_seconds() - before):
                 subject = with_compiling(subject)

@@ -17,7 +17,7 @@ def is_other_convention(outcome: Outcome) -> bool:
 
 
 def other_conventions(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """`grouped_heads 'tile'`: the conventions of one subject that are others than recommended, in alphabetical order."""
+    """`grouped_heads 'tile'`: the conventions of one subject that are others than recommended, sorted."""
     found = (outcome.evidence for outcome in outcomes if is_other_convention(outcome))
     sentences = {evidence.sentence.partition(";")[0] for evidence in found if evidence}
     return tuple(sorted(sentence.removesuffix(", as declared").replace(" is ", " ", 1) for sentence in sentences))

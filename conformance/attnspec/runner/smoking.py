@@ -19,24 +19,19 @@ class SmokedInput:
 
 @dataclass(frozen=True, slots=True)
 class Smoked:
-    """The lines, or why there are none.  advice: what to do where they tell; else empty."""
+    """The lines, or why there are none."""
 
     lines: tuple[SmokedInput, ...] = ()
     death: str = ""
-    advice: str = ""
 
 
 def smoked(target: str, plan: Plan) -> Smoked:
     """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each."""
-    from attnspec.diagnosis.advice import missing_lift  # noqa: PLC0415  (weight: NumPy)
     from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:
-        subject = summon(target, replace(plan, targets=(target,)))
-        lines = smoke(subject)
+        lines = smoke(summon(target, replace(plan, targets=(target,))))
     except AttnspecError as problem:
         return Smoked(death=str(problem))
-    lift = None if any(line.passed for line in lines) else missing_lift(subject, lines[0].detail)
-    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines),
-                  advice=f"{lift.advice}, or declare it: {lift.declare}" if lift else "")
+    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines))

@@ -139,8 +139,8 @@ class _Search:
         return ()
 
     def _along_or_groups(self, axis: str) -> tuple[tuple[Condition, ...], ...]:
-        """The conditions along an axis. One key head is often taken where more are refused, since it broadcasts: that is
-        told of Hkv, of which G says nothing.
+        """The conditions along an axis. Where a function refuses all but one key head, which broadcasts, that is told
+        of Hkv: G says nothing of it.
         """
         if axis != "G" or "H" in self.kept or not self._refuses_all_but_one_key_head():
             return (self._along(axis),)

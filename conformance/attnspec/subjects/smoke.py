@@ -40,10 +40,20 @@ def check_axes(subject: Subject, *, target: str = SOMEWHERE) -> None:
         _check_order(subject, target)
 
 
+def complaint_of_all_calls(subject: Subject) -> str:
+    """What goes wrong first on four axes, where something goes wrong in every call; empty where one is good."""
+    complaints = _complaints(subject)
+    return complaints[0] if complaints and all(complaints) else ""
+
+
+def _complaints(subject: Subject) -> list[str]:
+    said = (_four(subject, dtype, sizes, causal=causal) for dtype in subject.declaration.dtypes for sizes in _SIZES
+            for causal in (False, True))
+    return [each for each in said if each is not None]
+
+
 def _check_number(subject: Subject, target: str) -> None:
-    said = [_four(subject, dtype, sizes, causal=causal) for dtype in subject.declaration.dtypes for sizes in _SIZES
-            for causal in (False, True)]
-    complaints = [each for each in said if each is not None]
+    complaints = _complaints(subject)
     taken = next(_taken(subject), None) if complaints and all(complaints) else None
     if taken:
         axes, turned = taken
