@@ -160,8 +160,10 @@ def _as_where(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Size
 def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: Patience) -> Resizer:
     quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
     sizes = patience.compiled if subject.declaration.lift in COMPILING else patience.sizes
-    return Resizer(quiet.put, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work,
-                   patience.seconds, failure, LEAST, any_family=True)
+    compiling = trial.evaluator.compiling
+    seconds = min(patience.seconds, compiling.left) if compiling else patience.seconds
+    return Resizer(quiet.put, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work, seconds,
+                   failure, LEAST, any_family=True)
 
 
 def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> Place:

@@ -219,8 +219,9 @@ class SubjectRun:
 
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
         known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
+        is_spent = self._compiling is not None and self._compiling.is_spent  # each smaller case would be compiled
         trial = Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
-                      self.breadcrumb, shrinks=known is None and not self._is_explained,
+                      self.breadcrumb, shrinks=known is None and not self._is_explained and not is_spent,
                       cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                       before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
                       shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from attnspec.core.compiling import SHARE
 from attnspec.problems.problem import Sizes
 
-LONGER, DEARER = 8, 4
-"""Compiling is said to grow with lengths where eight times as many take four times as long: one that does not unroll a
+LONGER = 8
+"""How compiling grows with lengths is known where one is eight times as long as another; one that does not unroll a
 loop takes the same at any length.
 """
+
+SHORT = 32
+"""Queries and keys together that any function compiles soon."""
 
 
 @dataclass(slots=True)
@@ -37,12 +40,14 @@ class CompilingTime:
 
     def expected(self, sizes: Sizes) -> float:
         """Seconds that a call at these sizes is expected to take, where compiling takes the longer the more queries and
-        keys there are: a loop over blocks is unrolled. 0 where it does not.
+        keys there are: a loop over blocks is unrolled. 0 where it does not; infinite far beyond all lengths so far
+        while nobody knows: to compile a hundred blocks took one kernel 300 s.
         """
-        near, far = min(self._at_length, default=0), max(self._at_length, default=0)
-        if far < LONGER * near or self._at_length.get(far, 0.0) < DEARER * self._at_length.get(near, 0.0):
-            return 0.0
-        return self._at_length[far] * (sizes.T + sizes.S) / far if far else 0.0
+        near, far = min(self._at_length, default=SHORT), max(self._at_length, default=SHORT)
+        if far < LONGER * near:
+            return math.inf if sizes.T + sizes.S > LONGER * far else 0.0
+        slope = statistics.linear_regression([*self._at_length], [*self._at_length.values()]).slope
+        return self._at_length[far] + slope * (sizes.T + sizes.S - far) if slope > 0 else 0.0
 
     @property
     def is_spent(self) -> bool:
@@ -50,9 +55,14 @@ class CompilingTime:
         return self.spent >= self.most
 
     @property
+    def left(self) -> float:
+        """Seconds that calls may still take."""
+        return max(0.0, self.most - self.spent)
+
+    @property
     def until(self) -> float:
         """Up to how many seconds in all a clause goes on that begins now."""
-        return self.spent + (self.most - self.spent) / SHARE
+        return self.spent + self.left / SHARE
 
     @property
     def of_a_shape(self) -> float:
