@@ -334,7 +334,7 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
     ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is not a class of PyTorch, Equinox, Flax, Haiku or "
                                "Keras, so it cannot be found out how it is constructed"),
     ("their_torch:Headless", "their_torch:Headless does not compute attention in any of the"),
-    ("their_numpy.py:folded", "'their_numpy.py:folded' cannot be imported by name, as an adapter must."),
+    ("their_numpy", "'their_numpy' names nothing in a module. Write package.module:name or path/to/file.py:name."),
     ("math:pi", "'math:pi' is float and cannot be called."),
 ])
 def test_what_cannot_be_found_out_is_said(target: str, message: str) -> None:

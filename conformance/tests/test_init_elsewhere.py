@@ -138,7 +138,7 @@ def test_keras_computes_with_what_is_there(monkeypatch: pytest.MonkeyPatch, inst
                                            asked: Mapping[str, str], backend: Mapping[str, str]) -> None:
     given: list[Surroundings] = []
 
-    def started(_: str, there: Surroundings) -> None:
+    def started(_: str, there: Surroundings, __: str) -> None:
         given.append(there)
         raise ZeroDivisionError
 

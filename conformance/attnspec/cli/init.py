@@ -18,6 +18,7 @@ from attnspec.core.characters import visible
 from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.files import write_whole
 from attnspec.subjects.manifest import FILE
+from attnspec.subjects.outline import spelled_out
 
 if TYPE_CHECKING:
     from attnspec.scaffold.acquaint import Written
@@ -36,7 +37,7 @@ DEADLINE = 300.0
               "ModelNew that of Model: an adapter for each, too. May be given several times.")
 @elsewhere
 def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) -> int:
-    """Write an adapter and a manifest for TARGET, package.module:name, ready to be judged.
+    """Write an adapter and a manifest for TARGET, package.module:name or path/to/file.py:name, ready to be judged.
 
     It calls TARGET in many ways, to find out which arrays it takes, which parameter is the mask, and whether True keeps
     or removes a key. The adapter that it writes has been tested to compute attention. TARGET is a function of arrays,
@@ -44,9 +45,11 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
     """
     from attnspec.scaffold.acquaint import acquaint  # noqa: PLC0415  (weight: NumPy)
     from attnspec.scaffold.candidates import candidates_for  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.scaffold.location import locate  # noqa: PLC0415  (used with the others only)
 
-    written = acquaint(target, surroundings_of(there))
-    folder, beside = into / _free_name(written.library, into), list(candidates_for(target, written, candidates))
+    target = spelled_out(target)
+    written, callee = acquaint(target, surroundings_of(there), into), locate(target).target
+    folder, beside = into / _free_name(written.library, into), list(candidates_for(callee, written, candidates))
     write(folder, written)
     for each in beside:
         write_whole(folder / f"{each.module}.py", each.source, "candidate")

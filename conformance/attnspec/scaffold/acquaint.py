@@ -6,11 +6,13 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.scaffold import rotary
 from attnspec.scaffold.examined import Examined
+from attnspec.scaffold.location import locate
 from attnspec.scaffold.manifest import entry, head, learned_of, names_of, told_conventions
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
@@ -42,30 +44,36 @@ class Written:
     unread: tuple[str, ...] = ()
 
 
-def acquaint(target: str, surroundings: Surroundings) -> Written:
-    """What `init` writes for `package.module:name`, which lives there. The deadline is that of the whole search.
+INTO = Path("implementations")
+"""The folder of implementations to write into, unless another is named."""
 
-    Raises TargetError.
+
+def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Written:
+    """What `init` writes, into a folder of `into`, for a callable that lives there: for `package.module:name` or
+    `path/to/file.py:name`. The deadline is that of the whole search. Raises TargetError.
     """
-    client = host_of(target, replace(surroundings, environment={**HURRIED, **_backend_of_keras()}))
+    location = locate(written)
+    target, folder = location.target, location.folder_from(into / "library")
+    there = replace(surroundings, environment={**HURRIED, **_backend_of_keras()})
+    client = host_of(target, there, location.folder)
     there = There(client, time.monotonic() + surroundings.deadline)
     trier = Trier(there)
     try:
         if rotary.is_rotary(callee := there.examined(target)):
-            return _of_rotary(callee, there)
+            return _of_rotary(callee, there, folder)
         form = form_of(target, trier)
         learned = learned_of(form, trier)
         found = (*told(form), *told_conventions(learned))
-        texts = source(form), head(form), entry(form, learned)
+        texts = source(form, folder), head(form), entry(form, learned)
         return Written(*names_of(form), *texts, found, form.remarks, form.unread)
     finally:
         client.close()
 
 
-def _of_rotary(callee: Examined, there: There) -> Written:
+def _of_rotary(callee: Examined, there: There, folder: str) -> Written:
     """What `init` writes for a rotary embedding."""
     form = rotary.rotary_of(callee, there)
-    return Written(*names_of(form.call), rotary.source(form), head(form.call), rotary.entry(form, there),
+    return Written(*names_of(form.call), rotary.source(form, folder), head(form.call), rotary.entry(form, there),
                    tuple(rotary.told(form)))
 
 

@@ -140,8 +140,8 @@ def _problems(form: RotaryForm, dtype: DType) -> Iterator[RotaryProblem]:
     yield from (plainest.but(**{keyword: _POSED[keyword]}) for keyword in form.keywords)
 
 
-def source(form: RotaryForm) -> str:
-    """The whole module. Its function is called `rotate`."""
+def source(form: RotaryForm, folder: str = "") -> str:
+    """The whole module. Its function is called `rotate`. folder: what it is imported from, seen from the adapter's."""
     array, into = words_of(form.call).array, LAYOUTS[form.layout]
     types = {keyword: ROTARY[keyword].annotation for keyword in form.keywords}
     typed = [f"{name}: {types[name]} = {_DEFAULTS[name]}" for name in types]
@@ -154,7 +154,7 @@ def source(form: RotaryForm) -> str:
     start = [f'"""`{form.call.module}.{form.call.name}` for attnspec.', "",
              "Written by `attnspec init`: read it, and fix what is wrong. Found by trying:",
              *(line for sentence in told(form) for line in wrapped(f"- {sentence}", hanging=2)), '"""']
-    top = blocks([start, *import_lines(form.call, names_in(*lines))], between=1)
+    top = blocks([start, *import_lines(form.call, names_in(*lines), folder)], between=1)
     return "\n".join(blocks([top, lines])) + "\n"
 
 

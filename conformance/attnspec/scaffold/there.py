@@ -70,5 +70,5 @@ def _source(target: str) -> Source:
     """Raises TargetError for what an adapter could not import."""
     module, _, name = target.rpartition(":")
     if not module or not name or module.endswith(".py") or "/" in module:
-        raise TargetError(f"{target!r} cannot be imported by name, as an adapter must. Write package.module:name.")
+        raise TargetError(f"{target!r} names nothing in a module. Write package.module:name or path/to/file.py:name.")
     return Source.of(target)

@@ -26,11 +26,16 @@ def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
         return {f"{name}/{file}": text for name, folder in zip(adapter_folders(adapters), adapters, strict=True)
                 for file, text in _files(folder)}
     if module.endswith(".py") or "/" in module:
-        return dict(_files(Path(module).absolute().parent))
+        return python_files(Path(module).absolute().parent)
     top = module.partition(".")[0]
     if Path(top).is_dir():
         return {f"{top}/{file}": text for file, text in _files(Path(top).absolute())}
-    return dict(_files(Path.cwd())) if Path(f"{top}.py").is_file() else {}
+    return python_files(Path.cwd()) if Path(f"{top}.py").is_file() else {}
+
+
+def python_files(folder: Path) -> Mapping[str, str]:
+    """By its path in the folder, the text of each Python file there. Raises TargetError where that is too much."""
+    return dict(_files(folder))
 
 
 def adapter_folders(adapters: Sequence[Path]) -> list[str]:

@@ -27,7 +27,7 @@ from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision, check_width
 from attnspec.subjects.described import Described
 from attnspec.subjects.found import Found, in_process, there
-from attnspec.subjects.handed_over import adapter_folders, handed_over
+from attnspec.subjects.handed_over import adapter_folders, handed_over, python_files
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable
@@ -55,11 +55,15 @@ def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
     return _bare(source, f"adapter:{name}", there(source, name, client), lift)
 
 
-def host_of(target: str, surroundings: Surroundings) -> Client:
-    """A process for the module of `package.module:name` alone, which finds it where the user stands, and elsewhere."""
+def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client:
+    """A process for the module of `package.module:name` alone, which finds it where the user stands, and elsewhere.
+
+    folder: where it is found before all others.
+    """
     if not surroundings.is_here:
-        return Client(surroundings, files=handed_over(target, ()))
-    return Client(surroundings, path=[*_standing(target), *(here() if _is_same(surroundings) else ())])
+        return Client(surroundings, files=python_files(Path(folder)) if folder else handed_over(target, ()))
+    first = [folder] if folder else _standing(target)
+    return Client(surroundings, path=[*first, *(here() if _is_same(surroundings) else ())])
 
 
 def _standing(target: str) -> list[str]:

@@ -28,8 +28,12 @@ def alias(form: Form) -> str:
     return f"theirs{dot}{rest}" if top in _OURS else form.name
 
 
-def import_lines(form: Form, used: frozenset[str]) -> list[list[str]]:
-    """By section: the future, Python's own, installed ones, and those that lie where the user stands."""
+def import_lines(form: Form, used: frozenset[str], folder: str = "") -> list[list[str]]:
+    """By section: the future, Python's own, installed ones, and those that lie where the user stands.
+
+    folder: what the callee's own modules are imported from, as one goes there from the adapter's folder; empty where
+    that needs no saying.
+    """
     known = {**_STANDARD, **_OTHERS, **VOCABULARIES[form.lift].imports}
     top = form.name.partition(".")[0]
     statements = [known[name] for name in known if name in used and name != top]
@@ -37,13 +41,24 @@ def import_lines(form: Form, used: frozenset[str]) -> list[list[str]]:
     classes = [*form.holders.values(), *([f"{form.config.module}:{form.config.name}"] if form.config else [])]
     statements += [f"from {module} import {name}" for module, _, name in (each.partition(":") for each in classes)
                    if name]
-    sections = [[line for line in statements if _section(line) == each] for each in ("standard", "installed", "here")]
-    return [["from __future__ import annotations"], *(_sorted(section) for section in sections if section)]
+    own = form.module.partition(".")[0] if folder else ""
+    statements += ["import sys", "from pathlib import Path"] if folder else []
+    standard, installed, here = (_sorted([line for line in statements if _section(line, own) == each])
+                                 for each in ("standard", "installed", "here"))
+    if folder:  # imports have to follow it, which linters dislike
+        here = [f'sys.path.insert(0, str((Path(__file__).parent / "{folder}").resolve()))', "",
+                *(f"{line}  # noqa: E402" for line in here)]
+    return [each for each in (["from __future__ import annotations"], standard, installed, here) if each]
 
 
-def _section(statement: str) -> str:
-    """As ruff tells them apart: what lies in the working directory, or in its `src`, is the user's own."""
+def _section(statement: str, own: str) -> str:
+    """As ruff tells them apart: what lies in the working directory, or in its `src`, is the user's own.
+
+    own: the package that needs a folder of its own on the path.
+    """
     root = _module(statement).partition(".")[0]
+    if root == own:
+        return "here"
     if root in sys.stdlib_module_names:
         return "standard"
     places = [folder / name for folder in (Path.cwd(), Path.cwd() / "src") for name in (root, f"{root}.py")]

@@ -51,8 +51,11 @@ _EACH = '''def _each(function: Callable[..., {array}]) -> Callable[..., {array}]
     return mapped'''
 
 
-def source(form: Form) -> str:
-    """The whole module. Its function is called `attend`."""
+def source(form: Form, folder: str = "") -> str:
+    """The whole module. Its function is called `attend`.
+
+    folder: what the callee is imported from, as one goes there from the adapter's folder; empty where it is found.
+    """
     layer = layer_lines(form) if form.is_class else []
     words = words_of(form)
     mapped = _EACH.format(array=words.array, stack=words.stack).splitlines()
@@ -60,7 +63,7 @@ def source(form: Form) -> str:
             mapped if form.arrangement.mapped and form.lift != "jax" else []]
     used = names_in(*(line for block in code for line in block if '"""' not in line))
     constants = ['PARTS = ("query", "key", "value")'] if "PARTS" in used else []
-    head = blocks([_docstring(form), *import_lines(form, used), constants], between=1)
+    head = blocks([_docstring(form), *import_lines(form, used, folder), constants], between=1)
     return "\n".join(blocks([head, *code])) + "\n"
 
 
