@@ -54,8 +54,8 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
     """
     location = locate(written)
     target, folder = location.target, location.folder_from(into / "library")
-    there = replace(surroundings, environment={**HURRIED, **_backend_of_keras()})
-    client = host_of(target, there, location.folder)
+    hurried = replace(surroundings, environment={**HURRIED, **_backend_of_keras()})
+    client = host_of(target, hurried, location.folder)
     there = There(client, time.monotonic() + surroundings.deadline)
     trier = Trier(there)
     try:

@@ -25,6 +25,14 @@ class CallableKind(enum.Enum):
     KERAS = "layer of Keras"
 
 
+class Mode(enum.Enum):
+    """In which mode a module of PyTorch is called."""
+
+    EVALUATION = "evaluation"
+    TRAINING = "training"
+    TRAINING_WITHOUT_DROPOUT = "training, with the rate of every nn.Dropout at 0"
+
+
 class At(enum.Enum):
     """Where an argument goes."""
 
@@ -95,6 +103,7 @@ class Form:
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.
     unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
+    mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
     target: str
@@ -123,6 +132,8 @@ class Form:
     remarks: tuple[str, ...] = ()
     cache: str = ""
     unread: tuple[str, ...] = ()
+    mode: Mode = Mode.EVALUATION
+    variants: Mapping[str, Form] = field(default_factory=dict)
 
     @property
     def module(self) -> str:
@@ -161,10 +172,12 @@ class Form:
     def defaults(self) -> Mapping[str, str]:
         """What its parameters are that nothing is given: their defaults as Python, empty where that cannot be said.
 
-        A module of PyTorch is called as in evaluation, so that what it does in training is nowhere tried.
+        A module of PyTorch is called as in evaluation: unless it has a variant for that, its training is nowhere tried.
         """
-        told = {*self.given, *(each.parameter for each in self.passed)}
-        has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY)
+        forms = (self, *self.variants.values())
+        told = {name for form in forms for name in (*form.given, *form.construction)}
+        told |= {each.parameter for each in self.passed}
+        has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
         mode = {"training": "False"} if has_modes else {}
         return {**{name: text for name, text in self.left.items() if name not in told}, **mode}
 

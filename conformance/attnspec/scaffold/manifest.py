@@ -21,6 +21,7 @@ from attnspec.scaffold.form import CallableKind, Form
 from attnspec.scaffold.probe_problems import mask_of, plain, square
 from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
+from attnspec.scaffold.writing.source import variant_name
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.subject import Subject, SubjectDied
@@ -164,6 +165,8 @@ def _entry(form: Form, learned: Learned) -> Iterator[str]:
     yield from ((f"    conventions: {{{_pairs(learned.conventions)}}}",) if learned.conventions else ())
     yield from (("    precision:",) if learned.flushing else ())
     yield from (f"      {dtype.value}: {{flushes_subnormals: true, reason: {_FLUSHED}}}" for dtype in learned.flushing)
+    yield from (("    variants:",) if form.variants else ())
+    yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
     yield from (("    defaults:",) if form.defaults else ())
     yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
     yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())

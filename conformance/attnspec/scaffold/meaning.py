@@ -39,8 +39,10 @@ _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
 """What else has a length, where it has to be told."""
 _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
+NO_DROPOUT = "0.0"
 _OFF: Mapping[str, str] = {
-    "dropout": "0.0", "training": "False", "deterministic": "True", "place": "0", "spread": "1.0", "decoding": "False"}
+    "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
+    "decoding": "False"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {

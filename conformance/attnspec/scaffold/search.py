@@ -17,6 +17,7 @@ from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.memory import with_memory
+from attnspec.scaffold.modes import with_modes
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.there import OutOfTime
@@ -93,7 +94,8 @@ def _form_of(callee: Examined, trier: Trier) -> Form | None:
             if (found := _found(form, trier) or _found_contiguous(form, trier)) is not None:
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
                 told = with_memory(alone, callee.call if callee.is_class else callee.parameters, trier)
-                return learned(told, parameters_of_all(callee), trier)
+                known = learned(told, parameters_of_all(callee), trier)
+                return with_modes(known, parameters_of_all(callee), trier)
     return None
 
 

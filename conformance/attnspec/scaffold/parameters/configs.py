@@ -9,13 +9,13 @@ from attnspec.core.nouns import Kind
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, Config
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter
-from attnspec.scaffold.meaning import SIZES, roles
+from attnspec.scaffold.meaning import NO_DROPOUT, SIZES, roles
 from attnspec.scaffold.parameters.asking import fields_asked
 from attnspec.scaffold.probe_problems import CROSS
 from attnspec.scaffold.there import There
 
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
-    kind: {**SIZES[kind], "dropout": "0.0", "biases": "True", "length": "T", "place": "0", **of_memory}
+    kind: {**SIZES[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
 _NUMBERS: Mapping[str, int] = {"M": CROSS.H * CROSS.D, "heads": CROSS.H, "H": CROSS.H, "Hkv": CROSS.H, "D": CROSS.D,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from attnspec.scaffold.form import At, CallableKind, Form
+from attnspec.scaffold.form import At, CallableKind, Form, Mode
 from attnspec.scaffold.writing.imports import alias
 from attnspec.scaffold.writing.lines import arguments, broken, handed, helper, keywords, literal, words_of
 
@@ -13,11 +13,13 @@ _BORN = "jax.random.key(0)"
 _RETURN = "    return layer"
 
 
-def layer_lines(form: Form) -> list[str]:
-    """The helper that gives the layer, ready to be called; while its parameters are unknown, as it is born."""
+def layer_lines(form: Form, name: str = LAYER) -> list[str]:
+    """The helper of this name that gives the layer, ready to be called; while nobody knows its parameters, as it is
+    born.
+    """
     doc = "The layer with these parameters, ready to be called." if form.state else "The layer, ready to be called."
     lines = [*_config(form), *_at_once(_MADE[form.family](form))]
-    return helper(form, LAYER, f"Callable[..., {words_of(form).array}]", doc, lines)
+    return helper(form, name, f"Callable[..., {words_of(form).array}]", doc, lines)
 
 
 def _config(form: Form) -> list[str]:
@@ -50,8 +52,14 @@ def _entries(begin: str, entries: Iterable[str], end: str = "}", indent: int = 4
     return [f"{space}{begin}", *(f"{space}    {entry}," for entry in entries), f"{space}{end}"]
 
 
+_SILENCED = ["    for part in layer.modules():",
+             "        if isinstance(part, nn.Dropout):",
+             "            part.p = 0.0  # its constructor does not take this rate"]
+
+
 def _torch(form: Form) -> list[str]:
-    made = _constructed(form, end=").to(query.dtype).eval()")
+    made = _constructed(form, end=f").to(query.dtype).{'eval' if form.mode is Mode.EVALUATION else 'train'}()")
+    made += _SILENCED if form.mode is Mode.TRAINING_WITHOUT_DROPOUT else []
     made += [f"    layer.{name} = nn.Identity()" for name in form.without]
     made += _first_call(form, "parameters") if form.family is CallableKind.LAZY else []
     if form.state:

@@ -11,7 +11,7 @@ from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import Form, OutputPlace
 from attnspec.scaffold.meaning import DESTINATION
-from attnspec.scaffold.writing.families import BORN, layer_lines
+from attnspec.scaffold.writing.families import BORN, LAYER, layer_lines
 from attnspec.scaffold.writing.imports import alias, import_lines
 from attnspec.scaffold.writing.lines import (
     ARRAYS,
@@ -59,7 +59,7 @@ def source(form: Form, folder: str = "") -> str:
     layer = layer_lines(form) if form.is_class else []
     words = words_of(form)
     mapped = _EACH.format(array=words.array, stack=words.stack).splitlines()
-    code = [_attend(form, layer), layer, *_shared(form),
+    code = [_attend(form, layer), layer, *_variants(form), *_shared(form),
             mapped if form.arrangement.mapped and form.lift != "jax" else []]
     used = names_in(*(line for block in code for line in block if '"""' not in line))
     constants = ['PARTS = ("query", "key", "value")'] if "PARTS" in used else []
@@ -83,7 +83,20 @@ def _shared(form: Form) -> Iterator[list[str]]:
             yield joined_lines(form, parameter)
 
 
-def _attend(form: Form, layer: list[str]) -> list[str]:
+def variant_name(variant: str) -> str:
+    """Of the function for a variant of this name."""
+    return f"{ADAPTER}_{variant}"
+
+
+def _variants(form: Form) -> Iterator[list[str]]:
+    """The functions for its variants, each with its layer."""
+    for name, variant in form.variants.items():
+        layer = layer_lines(variant, f"{LAYER}_{name}")
+        yield _attend(variant, layer, variant_name(name), f"The same as `{ADAPTER}`, as its variant {name}.")
+        yield layer
+
+
+def _attend(form: Form, layer: list[str], name: str = ADAPTER, says: str = "") -> list[str]:
     words = [*ARRAYS, *(["params", "heads"] if form.kind is Kind.LAYER else []), *form.keywords]
     signature = [optional(form, name) for name in words]
     signature[3:3] = ["*"] if len(words) > 3 else []
@@ -92,8 +105,8 @@ def _attend(form: Form, layer: list[str]) -> list[str]:
     body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
     shapes = _PAGED if form.parameter(TABLE) else _SHAPES[form.kind]
     shapes = f"{shapes[:-1]}, and the cache for the next call." if form.cache else shapes
-    return [*_decorated(form, words), *broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0),
-            f'    """{shapes}"""', *_unused(form), *with_axes(form, body)]
+    return [*_decorated(form, words), *broken(f"def {name}(", signature, f") -> {returns}:", 0),
+            f'    """{says or shapes}"""', *_unused(form), *with_axes(form, body)]
 
 
 def _returned(form: Form, array: str) -> str:

@@ -38,6 +38,9 @@ def told(form: Form) -> Iterator[str]:
     yield from (_passed(form, keyword) for keyword in dict.fromkeys(each.keyword for each in form.passed))
     if biased := str(form.limits.get("biases", "")).split():
         yield f"It adds a bias to {', '.join(biased)}, and to no other projection."
+    if form.variants:
+        variants = (f"{name} ({_variant(form, each)})" for name, each in form.variants.items())
+        yield f"Variants, which must answer as it does: {' and '.join(variants)}."
     if form.compiled:
         yield "It runs under jax.jit."
     yield from form.remarks
@@ -66,6 +69,14 @@ def _given(form: Form) -> Iterator[str]:
     given = {**form.construction, **form.given}
     if given:
         yield f"Always given: {', '.join(f'{name}={text}' for name, text in given.items())}."
+
+
+def _variant(form: Form, variant: Form) -> str:
+    """What is different in a variant."""
+    fields, usual = ({**each.construction, **(each.config.fields if each.config else {}), **each.given}
+                     for each in (variant, form))
+    told = [f"{name}={text}" for name, text in fields.items() if usual.get(name) != text]
+    return ", ".join([f"in {variant.mode.value}", *told])
 
 
 def _passed(form: Form, keyword: str) -> str:
