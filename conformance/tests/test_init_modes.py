@@ -1,4 +1,4 @@
-"""`attnspec init` judges layers in training and with rates of dropout, too: what differs there is found by the check."""
+"""`attnspec init` judges layers in training and with rates of dropout, too: the check finds what differs there."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_a_rate_that_the_constructor_does_not_take_is_switched_off(here: Path) -
     written(here, fixed="0.1")
     form = found()
     assert form.variants["training"].mode is Mode.TRAINING_WITHOUT_DROPOUT
-    assert ("Variants, which must answer as it does: training (in training, with the rate of every nn.Dropout at 0) and "
+    assert ("Variants, which must answer as it does: "
+            "training (in training, with the rate of every nn.Dropout at 0) and "
             "dropout_rate (in evaluation, dropout=0.5).") in told(form)
 
 

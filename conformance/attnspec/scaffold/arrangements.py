@@ -78,6 +78,9 @@ PAGES = tuple(
                          ("(pages,H,page,D)", ("key.swapaxes(1, 2)", "value.swapaxes(1, 2)"))))
 """Of a function that reads keys and values from pages."""
 
+ONE_BEHIND_THE_OTHER = Arrangement("(queries,H,D), key and value (keys,Hkv,D), one sequence behind the other", "{0}")
+"""Of a function that is handed the borders between its sequences."""
+
 _PAIRS = (
     Arrangement("(B,T,H,D), (B,S,2,H,D)", _SWAPPED, ("{q}", "{stack}(({k}, {v}), 2)")),
     Arrangement("(B,H,T,D), (2,B,H,S,D)", "{0}", ("{q}", "{stack}(({k}, {v}), 0)")),
@@ -122,6 +125,11 @@ BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
         OutputLayout("(B,M,T)", "{0}.swapaxes(1, 2)")),
 }
 """Ways to read an output."""
+
+PACKED_BACK = OutputLayout("(queries,H,D)", "{0}")
+"""How an adapter hands back what lies one sequence behind the other: as it is."""
+OF_EQUAL_LENGTHS = "(B·T,H,D)"
+"""The shape of such an output, where all sequences are of one length."""
 
 WEIGHTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B,H,T,S)", "{0}"),

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attnspec.core.forms import BORDERS
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
 from attnspec.subjects.whole import Path
@@ -156,6 +157,11 @@ class Form:
     def attends_to_itself(self) -> bool:
         """Whether it takes as many keys as queries only."""
         return self.arrangement.is_one or bool(self.limits.get("self_attention_only"))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its sequences lie one behind the other, and it is handed the borders between them."""
+        return bool(self.parameter(BORDERS[0]))
 
     @property
     def is_class(self) -> bool:

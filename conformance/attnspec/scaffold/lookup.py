@@ -43,8 +43,9 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "queries": ("max_seqlen_q", "tgt_len", "q_len", "query_length", "max_query", "max_q", "m"),
     "keys": ("max_seqlen_k", "src_len", "kv_len", "key_length", "max_key", "max_k", "n"),
     "a_width": ("d",),
-    "query_ends": ("cu_seqlens_q", "cu_query", "cu_seq_q"),
-    "key_ends": ("cu_seqlens_k", "cu_key", "cu_seq_k"),
+    "query_ends": ("cu_seqlens_q", "cu_query", "cu_seq_q", "cu_seqlens_query", "cu_q_lens", "q_cu_seqlens"),
+    "key_ends": ("cu_seqlens_k", "cu_key", "cu_seq_k", "cu_seqlens_kv", "cu_seqlens_key", "cu_k_lens", "k_cu_seqlens",
+                 "kv_cu_seqlens"),
     # what a layer is told of its parameters
     "biases": ("bias", "use_bias", "qkv_bias", "with_bias", "attention_bias", "proj_bias", "out_bias", "bias_qkv",
                "use_query_bias", "use_key_bias", "use_value_bias", "use_output_bias", "out_proj_bias"),

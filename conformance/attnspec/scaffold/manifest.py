@@ -12,6 +12,7 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import LIMITS, Limits
+from attnspec.core.forms import SAID
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
@@ -183,7 +184,8 @@ def _text(value: bool | int | str | tuple[str, ...]) -> str:
 
 def _claims(form: Form, learned: Learned) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
-    claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in form.keywords),
+    named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
+    claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in named),
               *(["past"] if form.cache else []),
               *(["masking"] if form.limits.get("bias_is_mask") else []),
               *(["grouped"] if learned.limits.get("grouped") else [])]

@@ -22,6 +22,10 @@ NAMES: Mapping[Kind, Mapping[str, str]] = {
 }
 """The lengths of our axes, from what an adapter is handed: query (B,H,T,D); of a layer (B,T,M), `params`, `heads`."""
 
+PACKED_NAMES: Mapping[str, str] = {
+    "H": "query.shape[1]", "D": "query.shape[2]", "Hkv": "key.shape[1]", "Dv": "value.shape[2]"}
+"""The same where sequences lie one behind the other: query (queries,H,D), key (keys,Hkv,D)."""
+
 SIZES: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D", "value_head_width": "Dv",
                      "inner_width": "H * D", "out_width": "H * Dv"},
@@ -30,10 +34,12 @@ SIZES: Mapping[Kind, Mapping[str, str]] = {
 }
 """What a size is in these."""
 
+ENDS = "arange(B + 1"
+"""What tells the borders of sequences that are all of one length."""
 _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
-                     "query_ends": "{made}.arange(B + 1, dtype={made}.int32) * T",
-                     "key_ends": "{made}.arange(B + 1, dtype={made}.int32) * S"},
+                     "query_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * T",
+                     "key_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * S"},
     Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M"},
 }
 """What else has a length, where it has to be told."""

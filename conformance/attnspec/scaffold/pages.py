@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from attnspec.core.forms import HELD_IN_PAGES, NUMBER, TABLE
+from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, NUMBER, TABLE
 from attnspec.scaffold.arrangements import PAGES
+from attnspec.scaffold.beside import LSE
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, Form, Passed
 from attnspec.scaffold.layers import array_names, lifts_of, named, with_given
@@ -42,4 +43,6 @@ def _limits(multiple: int) -> dict[str, bool | int | str]:
 
 def may_learn(form: Form, keyword: str) -> bool:
     """Whether a form has a place for a keyword that is not known yet."""
+    if form.is_packed:
+        return not keyword or (keyword in EXPRESSED and keyword != LSE)
     return not form.parameter(TABLE) or (keyword in HELD_IN_PAGES and keyword != NUMBER) or not keyword

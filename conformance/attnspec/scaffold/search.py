@@ -20,6 +20,7 @@ from attnspec.scaffold.memory import with_memory
 from attnspec.scaffold.modes import with_modes
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
+from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.writing.telling import described
@@ -95,7 +96,7 @@ def _form_of(callee: Examined, trier: Trier) -> Form | None:
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
                 told = with_memory(alone, callee.call if callee.is_class else callee.parameters, trier)
                 known = learned(told, parameters_of_all(callee), trier)
-                return with_modes(known, parameters_of_all(callee), trier)
+                return with_modes(with_ragged(known, trier), parameters_of_all(callee), trier)
     return None
 
 
@@ -115,7 +116,8 @@ def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[Form]:
     if callee.is_class:
         forms = class_forms(callee, trier)
     else:
-        forms = itertools.chain(tree_forms(callee, trier), function_forms(callee, trier), paged_forms(callee, trier))
+        forms = itertools.chain(tree_forms(callee, trier), packed_forms(callee, trier), function_forms(callee, trier),
+                                paged_forms(callee, trier))
     return (posed for form in forms if (posed := pose.of(form, trier)) is not None)
 
 

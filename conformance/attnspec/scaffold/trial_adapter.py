@@ -11,12 +11,13 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import TABLE
+from attnspec.core.forms import Form as Layout
 from attnspec.core.narrowing import narrowed_by
 from attnspec.core.nouns import Verdict
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, WEIGHTS, OutputLayout
+from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import Form, OutputPlace
 from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
 from attnspec.scaffold.there import There
@@ -25,6 +26,7 @@ from attnspec.scaffold.writing.source import ADAPTER, source
 from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
+from attnspec.subjects.packed import pack
 from attnspec.subjects.paged import USUAL, in_pages
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
@@ -118,9 +120,10 @@ class Trier:
 
     def outputs(self, form: Form, returned: Whole, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
         """What in what came back may be the output: every array that some way back brings into this shape."""
-        found = [Output(OutputPlace("".join(path), back), output) for path, array in _arrays(returned)
-                 for back in BACKS[form.kind] if (output := _way_back(back, array, problem)) is not None
-                 and output.shape == shape]
+        backs = [each for each in BACKS[form.kind] if each.shape == OF_EQUAL_LENGTHS or not form.is_packed]
+        found = [Output(OutputPlace("".join(path), PACKED_BACK if form.is_packed else back), output)
+                 for path, array in _arrays(returned) for back in backs
+                 if (output := _way_back(back, array, problem)) is not None and output.shape == shape]
         if not found:
             shapes = " and ".join(str(part.shape) for part in _near(returned))
             self.keep(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or returned.type_name}, "
@@ -207,6 +210,9 @@ def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, 
     if TABLE in declared.given and isinstance(problem, Problem):
         paged = in_pages(problem, USUAL, declared.limits.page_multiple)
         return {**arrays, "key": paged.key, "value": paged.value}, paged.given
+    if declared.form is Layout.PACKED and isinstance(problem, Problem):
+        packed = pack(problem, declared.given)
+        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given
     return arrays, _layered(problem)
 
 

@@ -6,9 +6,10 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from attnspec.core.forms import BORDERS, GIVES
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.scaffold.form import VOCABULARIES, At, Form, Passed, Vocabulary
-from attnspec.scaffold.meaning import NAMES
+from attnspec.scaffold.meaning import NAMES, PACKED_NAMES
 from attnspec.subjects.whole import Path
 
 WIDTH = 100
@@ -92,7 +93,7 @@ def blocks(parts: Iterable[Iterable[str]], between: int = 2) -> list[str]:
 
 ARRAYS = ("query", "key", "value")
 _TYPES: Mapping[str, str] = {
-    **dict.fromkeys(ARRAYS, "{0}"),
+    **dict.fromkeys((*ARRAYS, *BORDERS), "{0}"), "max_query": "int", "max_key": "int",
     **{name: KEYWORDS[name].annotation for name in sorted(KEYWORDS, key=lambda name: name in OFF)}}
 """Of what an adapter is handed, in the order in which it is."""
 _DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
@@ -130,7 +131,8 @@ def called_helper(lines: Sequence[str]) -> str:
 
 def with_axes(form: Form, body: Sequence[str]) -> list[str]:
     """The lines, and before them the lengths of axes that they speak of."""
-    axes, needed = NAMES[form.kind], names_in(*body) & NAMES[form.kind].keys()
+    axes = PACKED_NAMES if form.is_packed else NAMES[form.kind]
+    needed = names_in(*body) & axes.keys()
     while more := (names_in(*(axes[each] for each in needed)) & axes.keys()) - needed:
         needed |= more
     return [*_unpacked(axes, needed), *body]
@@ -141,7 +143,7 @@ def _unpacked(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[str]:
     for array in dict.fromkeys(text.partition(".shape")[0] for text in axes.values()):
         own = [name for name, text in axes.items() if text.startswith(f"{array}.shape[") and text.endswith("]")]
         if len(needed & set(own)) > 1:
-            count = 4 if "H" in axes else 3
+            count = 4 if "H" in axes and "B" in axes else 3
             places = {axes[name][-2]: name for name in own if name in needed}
             yield f"    {', '.join(places.get(str(at), '_') for at in range(count))} = {array}.shape"
         else:
@@ -183,6 +185,8 @@ def plain_of(form: Form, parameter: str, at: At = At.CALL) -> str:
 def _total(passed: Passed, plain: str) -> str:
     """The expression of a keyword, also where it is not in use."""
     keyword, text = passed.keyword, passed.expression
+    if keyword in GIVES:
+        return text
     if KEYWORDS[keyword].annotation == "bool":
         return keyword if (text, plain) == ("True", "False") else f"{text} if {keyword} else {plain}"
     return keyword if (text, plain) == (keyword, "None") else f"{plain} if {keyword} is None else {text}"

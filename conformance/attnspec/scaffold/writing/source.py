@@ -34,12 +34,13 @@ from attnspec.scaffold.writing.lines import (
 from attnspec.scaffold.writing.telling import told
 
 ADAPTER = "attend"
-_STATIC = frozenset({"heads", *OFF.keys() - AXES.keys() - {TABLE, STATE}})
+_STATIC = frozenset({"heads", "max_query", "max_key", *OFF.keys() - AXES.keys() - {TABLE, STATE}})
 _SHAPES: Mapping[Kind, str] = {
     Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
     Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
 }
 _PAGED = "Query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv) to (B,H,T,Dv)."
+_PACKED = "Query (queries,H,D), key (keys,Hkv,D), value (keys,Hkv,Dv) to (queries,H,Dv)."
 _EACH = '''def _each(function: Callable[..., {array}]) -> Callable[..., {array}]:
     """The function for every entry of the first axis of its arguments, of which some may be None."""
 
@@ -103,7 +104,7 @@ def _attend(form: Form, layer: list[str], name: str = ADAPTER, says: str = "") -
     array = words_of(form).array
     returns = _returned(form, array)
     body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
-    shapes = _PAGED if form.parameter(TABLE) else _SHAPES[form.kind]
+    shapes = _PAGED if form.parameter(TABLE) else _PACKED if form.is_packed else _SHAPES[form.kind]
     shapes = f"{shapes[:-1]}, and the cache for the next call." if form.cache else shapes
     return [*_decorated(form, words), *broken(f"def {name}(", signature, f") -> {returns}:", 0),
             f'    """{says or shapes}"""', *_unused(form), *with_axes(form, body)]
