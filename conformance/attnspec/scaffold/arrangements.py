@@ -71,12 +71,18 @@ _SEPARATE = (
     Arrangement("({L},H·D)", _SIDE_BY_SIDE, mapped=1),
     Arrangement("(B·{L},H,D)", "{0}.swapaxes(1, 2).reshape(-1, {0}.shape[1], {0}.shape[3])"),
 )
-PAGES = tuple(
-    Arrangement(f"{query}, key and value {pool}", into, ("{q}", *arrays))
-    for query, into in (("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED))
-    for pool, arrays in (("(pages,page,H,D)", ("key", "value")),
-                         ("(pages,H,page,D)", ("key.swapaxes(1, 2)", "value.swapaxes(1, 2)"))))
+def _of_pages(*queries: tuple[str, str]) -> tuple[Arrangement, ...]:
+    """With query in each of these shapes and ways."""
+    return tuple(Arrangement(f"{query}, key and value {pool}", into, ("{q}", *arrays)) for query, into in queries
+                 for pool, arrays in (("(pages,page,H,D)", ("key", "value")),
+                                      ("(pages,H,page,D)", ("key.swapaxes(1, 2)", "value.swapaxes(1, 2)"))))
+
+
+PAGES = _of_pages(("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED))
 """Of a function that reads keys and values from pages."""
+PAGES_OF_ONE_QUERY = _of_pages(("(B,H,D)", "{0}[:, :, 0]"), ("(B,1,H,D)", _SWAPPED), ("(B,H,1,D)", "{0}"),
+                               ("(B,H·D)", "{0}.reshape(B, -1)"))
+"""Of one that takes one query a sequence."""
 
 ONE_BEHIND_THE_OTHER = Arrangement("(queries,H,D), key and value (keys,Hkv,D), one sequence behind the other", "{0}")
 """Of a function that is handed the borders between its sequences."""
@@ -118,6 +124,8 @@ BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
         OutputLayout("(T,B,H,D)", "{0}.swapaxes(0, 1).swapaxes(1, 2)"),
         OutputLayout("(T,B,H·D)", "{0}.reshape(T, B, H, -1).swapaxes(0, 1).swapaxes(1, 2)"),
         OutputLayout("(B,H·D,T)", "{0}.reshape(B, H, -1, T).swapaxes(2, 3)"),
+        OutputLayout("(B,H,D)", "{0}[:, :, None]"),
+        OutputLayout("(B,H·D)", "{0}.reshape(B, H, 1, -1)"),
         OutputLayout("(B·T,H,D)", "{0}.reshape(B, T, H, -1).swapaxes(1, 2)")),
     Kind.LAYER: (
         OutputLayout("(B,T,M)", "{0}"),

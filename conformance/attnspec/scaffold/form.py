@@ -164,6 +164,11 @@ class Form:
         return bool(self.parameter(BORDERS[0]))
 
     @property
+    def takes_one_query(self) -> bool:
+        """Whether a sequence has one query in every call."""
+        return self.sizes.get("T") == 1
+
+    @property
     def is_class(self) -> bool:
         """Whether it is constructed before it is called."""
         return self.family not in (CallableKind.FUNCTION, CallableKind.TREE)

@@ -26,6 +26,10 @@ PACKED_NAMES: Mapping[str, str] = {
     "H": "query.shape[1]", "D": "query.shape[2]", "Hkv": "key.shape[1]", "Dv": "value.shape[2]"}
 """The same where sequences lie one behind the other: query (queries,H,D), key (keys,Hkv,D)."""
 
+PAGED_NAMES: Mapping[str, str] = {
+    **NAMES[Kind.ATTENTION], "Hkv": "key.shape[2]", "S": "block_table.shape[1] * key.shape[1]"}
+"""The same where keys lie in pages (pages,page,Hkv,D); S is how many the table has room for."""
+
 SIZES: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D", "value_head_width": "Dv",
                      "inner_width": "H * D", "out_width": "H * Dv"},

@@ -49,7 +49,8 @@ class Pose:
         if self.heads:
             return _of_heads(form, self.heads)
         limits = {**form.limits, "self_attention_only": True} if self.is_square else form.limits
-        return replace(form, limits=limits, sizes=self.sizes, dtype=DType.FLOAT16 if self.is_half else form.dtype)
+        return replace(form, limits=limits, sizes={**self.sizes, **form.sizes},
+                       dtype=DType.FLOAT16 if self.is_half else form.dtype)
 
 
 def _of_heads(form: Form, heads: int) -> Form:

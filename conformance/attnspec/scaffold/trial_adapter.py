@@ -191,7 +191,9 @@ class Trier:
 
 
 def _refused(form: Form) -> tuple[Refusal, ...]:
-    return (read_refusal(f"H ≠ {form.heads}"),) if form.heads else ()
+    of_heads = [f"H ≠ {form.heads}"] if form.heads else []
+    of_one_query = ["T ≠ 1"] if form.takes_one_query else []
+    return tuple(map(read_refusal, [*of_heads, *of_one_query]))
 
 
 def _near(returned: Whole) -> Iterator[Part]:

@@ -6,10 +6,10 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from attnspec.core.forms import BORDERS, GIVES
+from attnspec.core.forms import BORDERS, GIVES, TABLE
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.scaffold.form import VOCABULARIES, At, Form, Passed, Vocabulary
-from attnspec.scaffold.meaning import NAMES, PACKED_NAMES
+from attnspec.scaffold.meaning import NAMES, PACKED_NAMES, PAGED_NAMES
 from attnspec.subjects.whole import Path
 
 WIDTH = 100
@@ -131,7 +131,7 @@ def called_helper(lines: Sequence[str]) -> str:
 
 def with_axes(form: Form, body: Sequence[str]) -> list[str]:
     """The lines, and before them the lengths of axes that they speak of."""
-    axes = PACKED_NAMES if form.is_packed else NAMES[form.kind]
+    axes = PACKED_NAMES if form.is_packed else PAGED_NAMES if form.parameter(TABLE) else NAMES[form.kind]
     needed = names_in(*body) & axes.keys()
     while more := (names_in(*(axes[each] for each in needed)) & axes.keys()) - needed:
         needed |= more

@@ -132,6 +132,8 @@ def _unused(form: Form) -> Iterator[str]:
         yield "    del key, value  # one input serves for all three"
     if form.limits.get("one_memory"):
         yield "    del value  # one input serves as key and value"
+    if form.takes_one_query:
+        yield from ("    if query.shape[2] != 1:", '        raise ValueError("it takes one query a sequence: T = 1")')
     if form.limits.get("causal_only"):
         yield from ("    if not causal:", '        raise ValueError("it is always causal")')
 

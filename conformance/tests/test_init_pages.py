@@ -1,0 +1,75 @@
+"""`attnspec init` finds kernels that read pages, by whatever names, and those of one query a sequence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold.form import Form
+from attnspec.scaffold.search import form_of
+from attnspec.scaffold.there import There
+from attnspec.scaffold.trial_adapter import Trier
+from attnspec.subjects.target import host_of
+from helpers.commands import Cli
+
+KERNELS = '''
+import numpy as np
+
+def decode(q, k_cache, v_cache, block_tables, context_lens, more=0):
+    """q (B,H,D); caches (pages,page,Hkv,D)."""
+    output = np.zeros((*q.shape[:2], v_cache.shape[-1]), q.dtype)
+    for entry, count in enumerate(context_lens):
+        pages = block_tables[entry, :-(-int(count) // k_cache.shape[1])]
+        rows = [each[pages].reshape(-1, *each.shape[2:])[:int(count) + more] for each in (k_cache, v_cache)]
+        key, value = (each.repeat(q.shape[1] // each.shape[1], 1) for each in rows)
+        logits = np.einsum("hd,shd->hs", q[entry], key) * q.shape[-1] ** -0.5
+        weights = np.exp(logits - logits.max(-1, keepdims=True, initial=-1e30))
+        if count:
+            output[entry] = np.einsum("hs,shd->hd", weights / weights.sum(-1, keepdims=True), value)
+    return output
+
+def decode_beyond(q, k_cache, v_cache, block_tables, context_lens):
+    """It reads one slot too many of the last page."""
+    return decode(q, k_cache, v_cache, block_tables, context_lens, more=1)
+
+def with_axis(query, key_cache, value_cache, block_table, cache_seqlens):
+    """query (B,1,H,D)."""
+    return decode(query[:, 0], key_cache, value_cache, block_table, cache_seqlens)[:, None]
+
+def of_other_names(q, kc, vc, table_of_blocks, filled):
+    return decode(q, kc, vc, table_of_blocks, filled)
+'''
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture
+def here(here: Path) -> Path:
+    """A folder with kernels, where one stands."""
+    (here / "kernels.py").write_text(KERNELS, encoding="utf-8")
+    return here
+
+
+def found(name: str) -> Form:
+    target = f"kernels:{name}"
+    return form_of(target, Trier(There(host_of(target, Surroundings()))))
+
+
+@pytest.mark.parametrize(("name", "query", "table", "lengths"), [
+    ("decode", "(B,H,D)", "block_tables", "context_lens"), ("with_axis", "(B,1,H,D)", "block_table", "cache_seqlens"),
+    ("of_other_names", "(B,H,D)", "table_of_blocks", "filled")])
+def test_a_kernel_of_one_query_is_found_by_what_it_does(name: str, query: str, table: str, lengths: str) -> None:
+    form = found(name)
+    assert form.arrangement.shape == f"{query}, key and value (pages,page,H,D)"
+    assert (form.parameter("block_table"), form.parameter("key_lengths")) == (table, lengths)
+    assert form.remarks[0] == "It takes one query a sequence only: T = 1."
+
+
+@pytest.mark.parametrize(("name", "code"), [("decode", 0), ("decode_beyond", 1)])
+def test_it_is_judged_at_one_query(cli: Cli, name: str, code: int) -> None:
+    assert cli("init", f"kernels:{name}")[0] == 0
+    assert 'refuses: ["T ≠ 1"]' in Path("implementations/kernels/manifest.yaml").read_text(encoding="utf-8")
+    judged, out, _ = cli("check", f"kernels/{name}", "--implementations", "implementations", "--dtype", "float32",
+                         "--clause", "lengths.definition", "--effort", "glance", "--no-record")
+    assert (judged, "lengths.definition (spec/lengths.yaml" in out) == (code, bool(code))
