@@ -30,8 +30,8 @@ def decode(q, k_cache, v_cache, block_tables, context_lens, more=0):
     return output
 
 def decode_beyond(q, k_cache, v_cache, block_tables, context_lens):
-    """It reads one slot too many of the last page."""
-    return decode(q, k_cache, v_cache, block_tables, context_lens, more=1)
+    """It reads one slot too many, of the last page, where there are more than two."""
+    return decode(q, k_cache, v_cache, block_tables, context_lens, more=int(block_tables.shape[1] > 2))
 
 def with_axis(query, key_cache, value_cache, block_table, cache_seqlens):
     """query (B,1,H,D)."""

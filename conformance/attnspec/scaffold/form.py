@@ -104,6 +104,7 @@ class Form:
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.
     unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
+    is_guess: whether sizes of its constructor were found by trying alone.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
@@ -133,6 +134,7 @@ class Form:
     remarks: tuple[str, ...] = ()
     cache: str = ""
     unread: tuple[str, ...] = ()
+    is_guess: bool = False
     mode: Mode = Mode.EVALUATION
     variants: Mapping[str, Form] = field(default_factory=dict)
 

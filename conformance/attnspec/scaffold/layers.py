@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
@@ -14,7 +15,7 @@ from attnspec.scaffold.arrangements import arrangements
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
 from attnspec.scaffold.lookup import TheirParameter, theirs
-from attnspec.scaffold.meaning import choices, combinations, roles
+from attnspec.scaffold.meaning import Choices, choices, combinations, roles
 from attnspec.scaffold.memory import memory_in, query_in
 from attnspec.scaffold.parameters.configs import configs_of
 from attnspec.scaffold.parameters.states import PROJECTIONS, State, states
@@ -145,15 +146,50 @@ def _constructed(form: Form, layer: Examined, trier: Trier) -> Iterator[Form]:
         form = replace(form, limits={**form.limits, "single_head": True})
     config = next((each for each in made if means.get(each.name) == "config"), None)
     options = choices([each for each in made if each is not config], means, form.kind, At.CONSTRUCTOR, form.lift)
-    for construction in combinations(options):
+    usual = [(each, False) for each in combinations(options)]
+    guesses = [(each, True) for each in _with_unknown_sizes(form, made, means, options)]
+    for construction, is_guess in (*usual, *guesses):
         left = {each.name: each.text for each in made if each.name not in construction and not each.is_required}
-        known = replace(form, construction=construction, left=left)
+        known = replace(form, construction=construction, left=left, is_guess=is_guess)
+        if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
+            known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
         if config is None:
             yield known
         else:
             given, others = {config.name: "config", **construction}, tuple(construction)
             yield from (replace(known, construction=given, config=each)
                         for each in configs_of(layer, config.name, form.kind, others, trier.there))
+
+
+_SIZES = ("M", "heads", "D")
+"""What a number may be whose name says nothing: a width, a number of heads, the width of one."""
+_MOST_SIZES = 3
+
+
+def _with_unknown_sizes(form: Form, made: Sequence[TheirParameter], means: Mapping[str, str],
+                        options: Choices) -> Iterator[Mapping[str, str]]:
+    """What a constructor is given whose widths and number of heads have names that nobody knows: every one of its
+    numbers may be each of these, unless its default will do. A wrong guess is no attention, or none at another width.
+    """
+    known, numbers = set(means.values()), [each.name for each in made if _may_be_size(each, means)]
+    if form.kind is not Kind.LAYER or not 0 < len(numbers) <= _MOST_SIZES or {"width", "heads"} <= known or (
+            "config" in known):
+        return
+    base = next(iter(combinations({name: texts for name, texts in options.items() if name not in numbers})))
+    guesses = (dict(zip(numbers, texts, strict=True)) for texts in product(("", *_SIZES), repeat=len(numbers)))
+    required = {each.name for each in made if each.is_required}
+    for guess in guesses:
+        given = {name: text for name, text in guess.items() if text}
+        if given and not required & (guess.keys() - given.keys()):
+            yield {**base, **given}
+
+
+def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
+    """Whether a parameter of an unknown name may be a number: by its default, or its annotation where it has none."""
+    if means.get(parameter.name):
+        return False
+    is_whole = isinstance(parameter.default, int) and not isinstance(parameter.default, bool)
+    return parameter.annotation in ("", "int") if parameter.is_required else is_whole
 
 
 def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:

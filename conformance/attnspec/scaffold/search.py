@@ -59,6 +59,7 @@ def _of_heads(form: Form, heads: int) -> Form:
                    remarks=(*form.remarks, f"It reads the number of heads from its module, and takes {heads} only."))
 
 
+_OTHER_WIDTH = 12
 _MOST_HEADS, _MOST_NUMBERS = 128, 4
 
 
@@ -93,7 +94,8 @@ def _form_of(callee: Examined, trier: Trier) -> Form | None:
     fixed = _fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
         for form in _forms(callee, trier, pose):
-            if (found := _found(form, trier) or _found_contiguous(form, trier)) is not None:
+            found = _found(form, trier) or _found_contiguous(form, trier)
+            if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
                 told = with_memory(alone, callee.call if callee.is_class else callee.parameters, trier)
                 known = learned(told, parameters_of_all(callee), trier)
@@ -111,6 +113,11 @@ def _found_contiguous(form: Form, trier: Trier) -> Form | None:
 def _is_of_them_only(form: Form, trier: Trier) -> bool:
     """Whether it is wrong with other heads than it was found with."""
     return not trier.is_right(form, plain(form, H=CROSS.H + 1, Hkv=CROSS.H + 1))
+
+
+def _is_of_two_widths(form: Form, trier: Trier) -> bool:
+    """Whether it is right, too, where it is made with another width, number of heads and width of a head."""
+    return trier.is_right(form, plain(form, H=CROSS.H + 1, Hkv=CROSS.H + 1, D=_OTHER_WIDTH, Dv=_OTHER_WIDTH))
 
 
 def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[Form]:

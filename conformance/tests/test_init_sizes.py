@@ -1,0 +1,67 @@
+"""`attnspec init` finds widths and numbers of heads of any name: a layer is made with each, at two widths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from attnspec.core.errors import TargetError
+from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold.form import Form
+from attnspec.scaffold.search import form_of
+from attnspec.scaffold.there import There
+from attnspec.scaffold.trial_adapter import Trier
+from attnspec.subjects.target import host_of
+
+LAYERS = """
+from torch import nn
+
+class Required(nn.Module):
+    def __init__(self, breadth, ways, far=512):
+        super().__init__()
+        assert far > 100
+        self.ways = ways
+        self.q, self.k, self.v, self.o = (nn.Linear(breadth, breadth) for _ in range(4))
+
+    def forward(self, x):
+        B, T, M = x.shape
+        q, k, v = (each(x).reshape(B, T, self.ways, -1).transpose(1, 2) for each in (self.q, self.k, self.v))
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
+        return self.o((weights @ v).transpose(1, 2).reshape(B, T, M))
+
+class Defaulted(Required):
+    def __init__(self, breadth=512, ways=2):
+        super().__init__(breadth, ways)
+
+class OfTwoHeads(Required):
+    def __init__(self, breadth):
+        super().__init__(breadth, 2)
+
+class OneHead(nn.Module):
+    def __init__(self, feats):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(feats, feats) for _ in range(3))
+
+    def forward(self, x):
+        return (self.q(x) @ self.k(x).transpose(-1, -2) / x.shape[-1] ** 0.5).softmax(-1) @ self.v(x)
+"""
+
+
+def found(folder: Path, name: str) -> Form:
+    pytest.importorskip("torch")
+    (folder / "layers.py").write_text(LAYERS, encoding="utf-8")
+    target = f"layers:{name}"
+    return form_of(target, Trier(There(host_of(target, Surroundings()))))
+
+
+@pytest.mark.parametrize(("name", "construction"), [
+    ("Required", {"breadth": "M", "ways": "heads"}), ("Defaulted", {"breadth": "M", "ways": "heads"}),
+    ("OneHead", {"feats": "M"})])
+def test_sizes_of_any_name_are_found_by_trying(here: Path, name: str, construction: Mapping[str, str]) -> None:
+    assert found(here, name).construction == construction
+
+
+def test_a_layer_that_is_right_at_one_number_of_heads_only_is_no_proof(here: Path) -> None:
+    with pytest.raises(TargetError, match="does not compute attention in any of the"):
+        found(here, "OfTwoHeads")
