@@ -23,4 +23,4 @@ bias[..., 0] = -np.inf  # the first key is padding, and so the first query may a
 weights = session.run(None, {"Q": zeros, "K": zeros, "V": np.eye(3, dtype="f4")[None], "bias": bias})[0][0]
 print("weights of 3 queries on 3 keys, all alike, of which the first is hidden, under unidirectional=1:")
 print(weights.round(3))
-sys.exit(int(np.allclose(weights, [[0, 0.5, 0.5], [0, 1, 0], [0, 0.5, 0.5]])))
+sys.exit(int(np.allclose(weights, np.array([[0, 0.5, 0.5], [0, 1, 0], [0, 0.5, 0.5]]))))
