@@ -88,7 +88,7 @@ def softmax_of_float32_logits(query: Array, key: Array, value: Array, *, causal:
     """As models do that cast their scores for the softmax: one product after the other stays in the dtype."""
     logits = (query @ key.swapaxes(-1, -2)).astype(np.float32) * np.float32(query.shape[-1] ** -0.5)
     if causal:
-        logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, np.float32(-np.inf))
+        logits = np.where(np.tri(*logits.shape[-2:]) > 0, logits, np.float32(-np.inf))
     return softmax_of(logits).astype(value.dtype) @ value
 
 

@@ -78,6 +78,8 @@ PLANTED: tuple[tuple[Callable[[Sizes], object], tuple[int, ...], str], ...] = (
     (lambda s: s.D > 64 and s.T > 32, (2, 4, 4, 60, 77, 80, 48), "D ≥ 65 and T ≥ 33; holds at D = 64 and at T = 32"),
     (lambda s: s.T < s.S > 64, (2, 6, 6, 10, 129, 16, 8), "T < S and S ≥ 65; holds at T = S and at S = 64"),
     (lambda s: s.B * s.H > 12, (4, 6, 6, 10, 17, 16, 8), "B·H ≥ 13; holds at B·H = 12"),
+    (lambda s: s.B * s.H > 16 and s.B > 1 and s.H > 1, (4, 8, 8, 10, 17, 16, 8), "B·H ≥ 18; holds at B·H = 16"),
+    (lambda s: s.B * s.H > 20 and s.B > 1 and s.H > 1, (4, 8, 8, 10, 17, 16, 8), "B·H ≥ 21; holds at B·H = 20"),
     (lambda s: s.B * s.H > 64, (9, 16, 4, 10, 17, 16, 8), "B·H ≥ 65; holds at B·H = 64"),
     (lambda s: s.B * s.Hkv > 8, (4, 6, 3, 10, 17, 16, 8), "B·Hkv ≥ 9; holds at B·Hkv = 8"),
     (lambda s: s.H * s.D > 512, (2, 12, 12, 29, 77, 64, 48), "H·D ≥ 513; holds at H·D = 512"))

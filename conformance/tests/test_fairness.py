@@ -150,6 +150,13 @@ def test_a_serious_finding_that_no_clause_has_seen_is_a_mistake(
         capsys.readouterr().out)
 
 
+def test_no_record_is_asked_for_a_finding_that_shows_on_some_processors_alone(mine: Path) -> None:
+    finding = FINDING.format(clauses="bias.alone", harm="wrong_answer")
+    (mine / "findings.yaml").write_text(finding + "    processor: AVX512_BF16\n")
+    checked("--clause", "bias.alone", "--effort", "glance")
+    assert main(["lint", "--implementations", "all", "--audit", "r.jsonl"]) == 0
+
+
 def test_a_convention_that_is_declared_is_asked_of_the_function(mine: Path) -> None:
     change(mine / "manifest.yaml", "    limits: {grouped: false}",
            "    limits: {grouped: true}\n    claims: [grouped]\n    conventions: {grouped_heads: repeat}")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
+from jax.lax import stop_gradient
 
 from .compiled import hurried_jit
 
@@ -32,7 +33,7 @@ def _attention(query: Array, key: Array, value: Array, *, mask: Array = None, bi
 
 def _softmax(logits: Array) -> Array:
     """Along the last axis; a row that is -inf throughout becomes zeros."""
-    largest = logits.max(axis=-1, keepdims=True)
+    largest = stop_gradient(logits.max(axis=-1, keepdims=True))  # it cancels; recomputed, its gradient may be infinite
     exponentials = jnp.exp(logits - jnp.where(jnp.isfinite(largest), largest, 0))
     total = exponentials.sum(axis=-1, keepdims=True)
     return exponentials / jnp.where(total == 0, 1, total)

@@ -9,6 +9,7 @@ in a half dtype that float32 shows, too, is not explained. Neither verdict nor e
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -155,8 +156,11 @@ class ArithmeticExplainer:
     def _holds(self, check: Check, evaluator: Evaluator) -> bool:
         if check.lacking(evaluator.subject):
             return True
+        compiling = evaluator.compiling
+        if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
+            return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                      purse=PURSE)
+                      purse=PURSE, until=compiling.until if compiling else math.inf)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 

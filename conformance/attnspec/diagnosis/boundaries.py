@@ -6,6 +6,7 @@ queries than keys, batch times heads) is tried where single axes do not explain 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import comb
@@ -349,15 +350,21 @@ class _Search:
         return self.resizer.fails(moved(moved(self.at, long, half), short, 2 * min(a, b))) is True
 
     def _least_product(self, one: str, other: str, n: int) -> int:
-        """The least product that fails, looked for with one of the shorter axis, if it fails there at all."""
+        """The least product that fails, looked for with one of the shorter axis, or with two if it holds at one."""
         short, long = sorted((one, other), key=lambda axis: length(self.at, axis))
-        alone, low, high = moved(self.at, short, 1), self._held_product(one, other), n
-        if not self.resizer.fails(moved(alone, long, n)):
-            return n
-        while high - low > 1 and not self.resizer.is_spent:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.resizer.fails(moved(alone, long, middle)) else (middle, high)
-        return high
+        for few in (1, 2):
+            with_few = moved(self.at, short, few)
+            low, high = self._held_product(one, other) // few, -(-n // few)
+            if not self.resizer.fails(moved(with_few, long, high)):
+                continue
+            while high - low > 1 and not self.resizer.is_spent:
+                middle = (low + high) // 2
+                low, high = (low, middle) if self.resizer.fails(moved(with_few, long, middle)) else (middle, high)
+            odd = few * high - 1
+            is_odd_less = few > 1 and any(self.resizer.fails(moved(moved(self.at, short, each), long, odd // each))
+                                          for each in range(3, math.isqrt(odd) + 1) if odd % each == 0)
+            return min(n, odd if is_odd_less else few * high)
+        return n
 
     def _held_product(self, one: str, other: str) -> int:
         """The largest product that is known to hold below the smallest failing one, all other axes as they are."""

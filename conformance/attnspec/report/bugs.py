@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.nouns import FAILURES, Verdict
-from attnspec.record.contradictions import parts_of
+from attnspec.core.rotary import EVERY_KEYWORD
+from attnspec.record.contradictions import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
 from attnspec.report.held_against_cases import without_contradicted
@@ -92,10 +93,14 @@ def _with_its_keywords(group: Explained) -> Explained:
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
     located = [each.evidence.located for each in group.failures if each.evidence]
-    needed = {" and ".join(needed_keywords(each)) for each in located if each and not each.startswith(UNLOCATED)}
-    if len(needed) != 1 or "" in needed:
+    needed = {tuple(needed_keywords(each)) for each in located if each and not each.startswith(UNLOCATED)}
+    if len(needed) != 1 or () in needed:
         return group
-    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {needed.pop()}"))
+    names = needed.pop()
+    given = [keywords_in(each.evidence.recipe) for each in group.failures if each.evidence and each.evidence.recipe]
+    if any(EVERY_KEYWORD.keys() & {*names} - each for each in given):  # it fails without one of them, too
+        return group
+    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {' and '.join(names)}"))
 
 
 def _with_exceptions(group: Explained) -> Explained:

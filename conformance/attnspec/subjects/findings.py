@@ -31,7 +31,7 @@ FILE = "findings.yaml"
 _PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")
 _LANGUAGES = {".js": "javascript", ".mjs": "javascript"}
 _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
-            "seen", "harm", "device", "replays")
+            "seen", "harm", "device", "processor", "replays")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class Finding:
     seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
     harm: what it does to whoever uses the library; None if nobody has said.
     device: the kind of device that it shows on alone; empty for any.
+    processor: what a processor has to have for it to show ("AVX512_BF16"); empty for any. No record says what one has.
     replays: cases on which it shows, as a report prints them: they are put before all others, at any effort.
     """
 
@@ -91,6 +92,7 @@ class Finding:
     seen: tuple[Seen, ...] = ()
     harm: Harm | None = None
     device: str = ""
+    processor: str = ""
     replays: tuple[Replayed, ...] = ()
 
     def is_on(self, device: str) -> bool:
@@ -168,6 +170,7 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         seen=tuple(map(read_seen, fields.each("seen", "what was seen", optional=True))),
         harm=fields.choice("harm", Harm) if "harm" in fields.mapping else None,
         device=read_device(fields),
+        processor=fields.text("processor", ""),
         replays=tuple(_replay(line, fields) for line in fields.texts("replays", ())),
     )
 

@@ -45,7 +45,7 @@ class CompilingTime:
         """
         near, far = min(self._at_length, default=SHORT), max(self._at_length, default=SHORT)
         if far < LONGER * near:
-            return math.inf if sizes.T + sizes.S > LONGER * far else 0.0
+            return math.inf if LONGER * far < sizes.T + sizes.S else 0.0
         slope = statistics.linear_regression([*self._at_length], [*self._at_length.values()]).slope
         return self._at_length[far] + slope * (sizes.T + sizes.S - far) if slope > 0 else 0.0
 
