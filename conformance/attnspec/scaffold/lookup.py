@@ -57,7 +57,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
                 "resid_pdrop", "drop", "attn_drop", "proj_drop", "resid_dropout", "hidden_dropout_prob", "drop_rate",
                 "attention_probs_dropout_prob", "rate", "dropout_prob", "p_dropout", "residual_dropout", "att_dropout"),
     "training": ("training", "train", "is_training", "is_train"),
-    "deterministic": ("deterministic", "inference", "is_eval"),
+    "deterministic": ("inference", "deterministic", "is_eval"),
     "random_key": ("key", "rng", "rngs", "dropout_rng", "prng_key", "rng_key", "dropout_key"),
     "batch_first": ("batch_first",),
     "angles": ("position_embeddings", "cos_sin"),

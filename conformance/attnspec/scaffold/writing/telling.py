@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallableKind, Form
 
 _ARRAYS: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
 
@@ -76,7 +76,8 @@ def _variant(form: Form, variant: Form) -> str:
     fields, usual = ({**each.construction, **(each.config.fields if each.config else {}), **each.given}
                      for each in (variant, form))
     told = [f"{name}={text}" for name, text in fields.items() if usual.get(name) != text]
-    return ", ".join([f"in {variant.mode.value}", *told])
+    has_modes = form.family in (CallableKind.TORCH, CallableKind.LAZY)
+    return ", ".join([*([f"in {variant.mode.value}"] if has_modes else []), *told])
 
 
 def _passed(form: Form, keyword: str) -> str:
