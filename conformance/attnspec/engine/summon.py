@@ -8,7 +8,6 @@ from dataclasses import replace
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.targets import is_bare
-from attnspec.diagnosis.advice import wanted_lift
 from attnspec.engine.asked import as_asked
 from attnspec.subjects.new_shapes import SLOW, with_compiling
 from attnspec.subjects.refusals import with_refusals
@@ -31,7 +30,11 @@ def _check_lift(subject: Subject, plan: Plan) -> None:
     What is wrong with its axes is said, too: whoever adds the lift would be told next.
     """
     complaint = complaint_of_all_calls(subject)
-    lift, why = wanted_lift(subject, complaint) if complaint else ("", "")
+    if not complaint:
+        return
+    from attnspec.diagnosis.advice import wanted_lift  # noqa: PLC0415  (weight: every fault)
+
+    lift, why = wanted_lift(subject, complaint)
     if not lift:
         return
     function, besides = subject.id.rpartition(":")[2], ""
