@@ -121,6 +121,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def kernels(here: Path, request: pytest.FixtureRequest) -> Path:
+    """The KERNELS of the test's file as a module of this name in the working directory."""
+    (here / "kernels.py").write_text(request.module.KERNELS, encoding="utf-8")
+    return here
+
+
+@pytest.fixture
 def spec(here: Path) -> Path:
     """A small sound spec that a test may spoil; it is `spec/` of the working directory."""
     return Path(shutil.copytree(SMALL_SPEC, here / "spec"))

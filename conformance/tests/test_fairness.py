@@ -150,7 +150,7 @@ def test_a_serious_finding_that_no_clause_has_seen_is_a_mistake(
         capsys.readouterr().out)
 
 
-def test_no_record_is_asked_for_a_finding_that_shows_on_some_processors_alone(mine: Path) -> None:
+def test_no_record_is_asked_for_a_finding_of_some_processors(mine: Path) -> None:
     finding = FINDING.format(clauses="bias.alone", harm="wrong_answer")
     (mine / "findings.yaml").write_text(finding + "    processor: AVX512_BF16\n")
     checked("--clause", "bias.alone", "--effort", "glance")

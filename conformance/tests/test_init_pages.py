@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
-from attnspec.scaffold.trial_adapter import Trier
-from attnspec.subjects.target import host_of
 from helpers.commands import Cli
+from helpers.forms import form_found
 
 KERNELS = '''
 import numpy as np
@@ -41,26 +36,14 @@ def of_other_names(q, kc, vc, table_of_blocks, filled):
     return decode(q, kc, vc, table_of_blocks, filled)
 '''
 
-pytestmark = pytest.mark.usefixtures("here")
-
-
-@pytest.fixture
-def here(here: Path) -> Path:
-    """A folder with kernels, where one stands."""
-    (here / "kernels.py").write_text(KERNELS, encoding="utf-8")
-    return here
-
-
-def found(name: str) -> Form:
-    target = f"kernels:{name}"
-    return form_of(target, Trier(There(host_of(target, Surroundings()))))
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 @pytest.mark.parametrize(("name", "query", "table", "lengths"), [
     ("decode", "(B,H,D)", "block_tables", "context_lens"), ("with_axis", "(B,1,H,D)", "block_table", "cache_seqlens"),
     ("of_other_names", "(B,H,D)", "table_of_blocks", "filled")])
 def test_a_kernel_of_one_query_is_found_by_what_it_does(name: str, query: str, table: str, lengths: str) -> None:
-    form = found(name)
+    form = form_found(f"kernels:{name}")
     assert form.arrangement.shape == f"{query}, key and value (pages,page,H,D)"
     assert (form.parameter("block_table"), form.parameter("key_lengths")) == (table, lengths)
     assert form.remarks[0] == "It takes one query a sequence only: T = 1."

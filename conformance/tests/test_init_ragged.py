@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
-from attnspec.scaffold.trial_adapter import Trier
-from attnspec.subjects.target import host_of
 from helpers.commands import Cli
+from helpers.forms import form_found
 
 KERNELS = '''
 import numpy as np
@@ -39,23 +32,11 @@ def of_one_border(q, k, v, cu_seqlens_q, max_seqlen_q):
     return right(q, k, v, cu_seqlens_q, cu_seqlens_q, max_seqlen_q, max_seqlen_q)
 '''
 
-pytestmark = pytest.mark.usefixtures("here")
-
-
-@pytest.fixture
-def here(here: Path) -> Path:
-    """A folder with kernels, where one stands."""
-    (here / "kernels.py").write_text(KERNELS, encoding="utf-8")
-    return here
-
-
-def found(name: str) -> Form:
-    target = f"kernels:{name}"
-    return form_of(target, Trier(There(host_of(target, Surroundings()))))
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def test_borders_are_handed_on() -> None:
-    form = found("right")
+    form = form_found("kernels:right")
     assert [(each.keyword, each.parameter) for each in form.passed] == [
         ("cu_query", "cu_seqlens_q"), ("cu_key", "cu_seqlens_k"), ("max_query", "max_seqlen_q"),
         ("max_key", "max_seqlen_k"), ("scale", "softmax_scale")]
@@ -71,8 +52,10 @@ def test_ragged_batches_are_judged(cli: Cli, name: str, code: int) -> None:
 
 
 def test_what_is_wrong_with_ragged_batches_is_said_at_once() -> None:
-    assert found("all_as_the_first").remarks[0].startswith("With sequences of unequal lengths, its output is ")
+    form = form_found("kernels:all_as_the_first")
+    assert form.remarks[0].startswith("With sequences of unequal lengths, its output is ")
 
 
 def test_a_kernel_that_is_given_equal_lengths_only_is_told_so() -> None:
-    assert "Its sequences are all of one length: ragged batches are not judged." in found("of_one_border").remarks
+    remarks = form_found("kernels:of_one_border").remarks
+    assert "Its sequences are all of one length: ragged batches are not judged." in remarks

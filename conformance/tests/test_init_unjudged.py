@@ -5,15 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
-from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import source
 from attnspec.scaffold.writing.telling import told
-from attnspec.subjects.target import host_of
 from helpers.commands import Cli
+from helpers.forms import form_found
 from test_init import LAYER
 
 FUNCTIONS = '''
@@ -93,19 +88,15 @@ def here(here: Path) -> Path:
     return here
 
 
-def found(target: str) -> Form:
-    return form_of(target, Trier(There(host_of(target, Surroundings()))))
-
-
 def test_a_causal_flag_that_takes_equal_lengths_only_is_found() -> None:
-    form = found("their_numpy:of_one_length")
+    form = form_found("their_numpy:of_one_length")
     assert (form.keywords, form.limits["causal_lengths"]) == (("causal",), "equal")
     assert form.remarks[0] == ("With the causal flag it takes T = S only: else it raises ValueError: operands could "
                                "not be broadcast together with shapes (4,2,3,5) (5,5).")
 
 
 def test_a_causal_flag_that_is_wrong_at_equal_lengths_is_judged() -> None:
-    form = found("their_numpy:of_one_length_off_by_one")
+    form = form_found("their_numpy:of_one_length_off_by_one")
     assert (form.keywords, form.limits["causal_lengths"]) == (("causal",), "equal")
     assert form.remarks[1].endswith("attnspec check says what is wrong. If is_causal means something else, take it out "
                                     "of the adapter.")
@@ -129,7 +120,7 @@ def test_a_mask_of_few_axes_is_asked_together_with_the_causal_flag(cli: Cli) -> 
 
 @pytest.mark.parametrize("name", ["with_sums", "with_sums_of_two"])
 def test_log_sum_exps_that_always_come_back_are_found(name: str) -> None:
-    form = found(f"their_numpy:{name}")
+    form = form_found(f"their_numpy:{name}")
     assert form.reading is not None
     assert (form.keywords[-1], form.reading.path, form.reading.weights) == ("return_lse", "[0]", "[1]")
     assert "The log-sum-exp is answer[1], (B,T,H)." in told(form)
@@ -137,19 +128,19 @@ def test_log_sum_exps_that_always_come_back_are_found(name: str) -> None:
 
 
 def test_log_sum_exps_that_are_asked_for_are_judged_right_or_wrong() -> None:
-    form = found("their_numpy:asked_for_wrong_sums")
+    form = form_found("their_numpy:asked_for_wrong_sums")
     assert form.reading is not None
     assert (form.parameter("return_lse"), form.reading.path, form.reading.asked) == ("return_softmax_lse", "", "[0]")
 
 
 def test_what_has_the_shape_of_log_sum_exps_and_is_none_is_told() -> None:
-    form = found("their_numpy:with_halved_sums")
+    form = form_found("their_numpy:with_halved_sums")
     assert form.remarks == ("answer[1] has the shape of log-sum-exps, and other numbers: it is not judged.",)
 
 
 def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:
     pytest.importorskip("torch")
-    form = found("their_torch:SomeBiases")
+    form = form_found("their_torch:SomeBiases")
     assert form.limits["biases"] == "query key out"
     assert 'params["b_query"]' in source(form)
     assert "It adds a bias to query, key, out, and to no other projection." in told(form)
@@ -158,7 +149,7 @@ def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:
 @pytest.mark.nightly
 def test_a_context_whose_width_is_a_number_is_as_wide_as_the_model() -> None:
     pytest.importorskip("torch")
-    config = found("their_torch:Encoded").config
+    config = form_found("their_torch:Encoded").config
     assert config is not None
     assert config.fields["encoder_hidden_size"] == "M"
-    assert found("their_torch:Wider").construction["context_dim"] == "M"
+    assert form_found("their_torch:Wider").construction["context_dim"] == "M"

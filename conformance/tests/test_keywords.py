@@ -238,6 +238,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/fault.py": "the stage of its faults",
         "faults/block_table.py": "its faults",
         "kernels/called.py": "the arrays of a benchmark that it becomes",
+        "scaffold/meaning.py": "how many keys an adapter that `attnspec init` writes has room for",
     },
     "grad_output": {
         "diagnosis/tolerance.py": "the gauge of a backward pass",
@@ -267,6 +268,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/dropping.py": "which weights sound formulations drop",
         "faults/sound_dropout.py": "sound formulations of it",
         "scaffold/lookup.py": "the names of what a layer of a library calls so",
+        "scaffold/modes.py": "the variant of that name, which `attnspec init` writes",
     },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
