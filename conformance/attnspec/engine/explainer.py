@@ -84,8 +84,8 @@ class Explainer:
         if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
         is_further = Portions(self._plan, self._subject.declaration).is_further(trial.evaluator.dtype)
-        if (trial.is_glance and not self._plan.diagnosed) or not is_worth_explaining(trial, evidence,
-                                                                                    is_further=is_further):
+        is_due = self._plan.diagnosed or not trial.is_glance
+        if not is_due or _is_spent(trial) or not is_worth_explaining(trial, evidence, is_further=is_further):
             return evidence
         try:
             return self._diagnosed(trial, evidence, place, first, is_known=is_known)
@@ -107,7 +107,7 @@ class Explainer:
         if evidence.measured and not is_known and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place, first)):
             return replace(evidence, explained=explained)
-        if evidence.begins in self._unlike:
+        if evidence.begins in self._unlike or _is_spent(trial):
             return evidence
         if self._alone.explains(evidence):
             return remembering(evidence)
@@ -141,6 +141,12 @@ class Explainer:
             return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure, searches=searches)
         except Exception:  # a help, as above
             return NOWHERE
+
+
+def _is_spent(trial: Trial) -> bool:
+    """Whether compilers have taken all that they may: each call of a diagnosis may be of another shape."""
+    compiling = trial.evaluator.compiling
+    return compiling is not None and compiling.is_spent
 
 
 def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evidence:
