@@ -32,7 +32,9 @@ def missing_lift(subject: Subject, said: str) -> Explanation | None:
     asks for the tensors of one. said: the exception.
     """
     lift, why = wanted_lift(subject, said)
-    return None if not lift else Explanation(f"it gets NumPy arrays, and {why} (--lift {lift} gives it tensors)",
+    if not lift:
+        return None
+    return Explanation(f"it gets NumPy arrays, and {why} (--lift {lift} gives it tensors)",
                        f"Give it tensors, with --lift {lift}", f'{subject.id.rpartition(":")[2]}.lift = "{lift}"')
 
 

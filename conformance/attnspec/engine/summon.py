@@ -62,9 +62,9 @@ def summon(target: str, plan: Plan) -> Subject:
     if is_bare(target):
         with asking(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving(subject):
             before = subject.callee.cpu_seconds()
-            _check_lift(subject, plan)
             check_axes(subject, target=importable(target))  # nothing is concluded of one that dies; clauses say how
             if _is_slow(subject, subject.callee.cpu_seconds() - before):
                 subject = with_compiling(subject)
+            _check_lift(subject, plan)
             subject = with_refusals(subject)
     return as_asked(subject, plan)

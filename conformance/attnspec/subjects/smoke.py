@@ -42,18 +42,22 @@ def check_axes(subject: Subject, *, target: str = SOMEWHERE) -> None:
 
 def complaint_of_all_calls(subject: Subject) -> str:
     """What goes wrong first on four axes, where something goes wrong in every call; empty where one is good."""
-    complaints = _complaints(subject)
-    return complaints[0] if complaints and all(complaints) else ""
+    first = ""
+    for complaint in _complaints(subject):
+        if not complaint:
+            return ""
+        first = first or complaint
+    return first
 
 
-def _complaints(subject: Subject) -> list[str]:
+def _complaints(subject: Subject) -> Iterator[str]:
     said = (_four(subject, dtype, sizes, causal=causal) for dtype in subject.declaration.dtypes for sizes in _SIZES
             for causal in (False, True))
-    return [each for each in said if each is not None]
+    return (each for each in said if each is not None)
 
 
 def _check_number(subject: Subject, target: str) -> None:
-    complaints = _complaints(subject)
+    complaints = list(_complaints(subject))
     taken = next(_taken(subject), None) if complaints and all(complaints) else None
     if taken:
         axes, turned = taken
