@@ -53,8 +53,8 @@ class Compiled(InProcess):
         return sum(self.worked)
 
 
-def compiled(new: float = 0.4, old: float = 0.001) -> tuple[Subject, Compiled]:
-    sound = own_subject("sound/naive")
+def compiled(new: float = 0.4, old: float = 0.001, own: str = "sound/naive") -> tuple[Subject, Compiled]:
+    sound = own_subject(own)
     assert isinstance(sound.callee, InProcess)
     callee = Compiled(sound.callee.function, new=new, old=old)
     return replace(sound, id="mine.py:attend", callee=callee), callee
@@ -97,6 +97,13 @@ def test_what_is_beyond_the_time_is_left_out_and_says_why() -> None:
     assert [outcome.verdict for outcome in left] == [Verdict.NO_CLAIM] * len(left)
     assert found[0].verdict is Verdict.HELD
     assert len(left) == len(found) - sum(outcome.cases > 0 for outcome in found) > 0
+
+
+def test_what_a_diagnosis_compiles_counts_too() -> None:
+    subject, callee = compiled(new=1.0, own="fault/accumulated_bfloat16")
+    found = outcomes(with_compiling(subject))
+    assert Verdict.VIOLATED in {outcome.verdict for outcome in found}
+    assert callee.cpu_seconds() < 2 * SECONDS[Effort.QUICK]
 
 
 def test_at_effort_thorough_and_of_what_does_not_compile_all_is_put() -> None:

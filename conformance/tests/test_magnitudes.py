@@ -50,3 +50,14 @@ def test_the_magnitude_is_named_from_which_on_answers_are_wrong(
     assert said.startswith(f"{MAGNITUDE}{name} is ")
     told = float(said.removeprefix(f"{MAGNITUDE}{name} is ").split()[0])
     assert turn <= told * 1.001 <= 2 * turn
+
+
+def test_numbers_far_larger_than_those_of_the_failing_case_are_no_reason() -> None:
+    def truncated(query: Array, key: Array, value: Array) -> Array:
+        return sound(query, key, np.clip(np.trunc(value), -12, 12))
+
+    subject = subject_of(truncated, frozenset(), dtypes=(DType.FLOAT32,))
+    evaluator = Evaluator(subject, DType.FLOAT32)
+    said = locate(Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE), DType.FLOAT32, [CASE])
+    assert np.abs(CASE.value).max() < 4
+    assert MAGNITUDE not in said

@@ -28,6 +28,7 @@ from attnspec.subjects.interview import Interview
 from attnspec.subjects.refusals import narrowed
 from attnspec.subjects.starting import start_of
 from attnspec.trials.covering_cases import openings
+from attnspec.trials.paths import gentle_cases
 from helpers.subjects import module_of
 from test_sizes import DEMANDS
 
@@ -142,6 +143,15 @@ def test_of_a_single_keyword_later_cases_have_it_and_have_it_not() -> None:
     used = ["causal" in menu.recipe(*choices).features for choices in openings(menu, 0, 15)]
     assert used[0]
     assert {*used[8:]} == {True, False}
+
+
+def test_each_keyword_is_in_two_of_the_cases_that_keep_no_call_from_a_fast_path() -> None:
+    keywords = frozenset({"causal", "scale"})
+    menu = menu_of(domain(sometimes=("causal", "scale")), keywords, Limits(), Effort.QUICK)
+    assert menu
+    recipes = list(gentle_cases(menu, 0, keywords))
+    assert [sum(keyword in each.features for each in recipes) >= 2 for keyword in keywords] == [True, True]
+    assert len(recipes) == 4
 
 
 # Groups of heads

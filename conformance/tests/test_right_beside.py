@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
 from attnspec.diagnosis.locate import locate
 from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.faults import staged
+from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
-from helpers.planted import lse_off, planted
+from helpers.planted import Wrong, lse_off, planted
 from helpers.subjects import subject_of
 from mistakes import lengths_end_at_the_past
 
@@ -23,11 +26,21 @@ def raising(query: Array, key: Array, value: Array) -> Array:
     raise AttributeError(f"'Kernel' object has no attribute 'launch' of {len((query, key, value))} arrays")
 
 
-def test_only_the_log_sum_exp_is_said_to_be_wrong() -> None:
-    trial = Trial(checks()["lse.definition"], Evaluator(planted(lambda _: True, lse_off), DType.FLOAT32), Effort.GLANCE,
-                  0, lambda _: None)
+def lse_off_in_the_first_row(call: HandedOver) -> Answer:
+    """The sound output, and a log-sum-exp with 1 added in one row."""
+    answer = staged.attention(call)
+    if isinstance(answer, tuple):
+        answer[1][:, :, :1] += 1
+    return answer
+
+
+@pytest.mark.parametrize("wrong", [lse_off, lse_off_in_the_first_row])
+def test_only_the_log_sum_exp_is_said_to_be_wrong(wrong: Wrong) -> None:
+    trial = Trial(checks()["lse.definition"], Evaluator(planted(lambda _: True, wrong), DType.FLOAT32), Effort.GLANCE,
+                  0, lambda _: None, shrinks=False)
     failing = trial.hold().failing
     assert failing
+    assert failing.sizes.T > 1
     assert right_beside(trial.scene(failing), failing) == "Only the log-sum-exp is wrong; the output is right."
 
 

@@ -13,8 +13,17 @@ from attnspec.core.nouns import DType
 from attnspec.core.rotary import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
 from attnspec.faults.sound_rotary import FORMULATIONS
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.precision import Precision, precision_of
-from attnspec.numerics.rotary import PAIRS, angle_error, expect_rotary, norm_allowance, pairs
+from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.numerics.rotary import (
+    EXP_ULPS,
+    LOG_ULPS,
+    PAIRS,
+    angle_error,
+    expect_rotary,
+    frequency_error,
+    norm_allowance,
+    pairs,
+)
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
@@ -71,6 +80,16 @@ def test_the_angle_of_the_first_pair_is_that_of_the_definition() -> None:
     error = angle_error(made, angle, class_of(DType.FLOAT32))
     assert error[..., 0].max() < 1e-30  # what a subnormal number may lose
     assert (error[:, :, 1:, 1:] > 1e-9).all()
+
+
+@pytest.mark.parametrize("base", [10000.0, 500000.0])
+def test_a_frequency_may_be_an_exponential_of_a_logarithm_each_off_by_what_is_usual(base: float) -> None:
+    precision = class_of(DType.FLOAT32)
+    u = unit(precision.angle).roundoff
+    exponent = np.arange(0, 8, 2) / 8
+    logarithm = np.log(base) * (1 + 2 * LOG_ULPS * u)
+    worst = np.exp(exponent * (1 + u) * logarithm * (1 + u)) * (1 + 2 * EXP_ULPS * u)
+    assert (worst[1:] / base ** exponent[1:] - 1 <= frequency_error(base, 8, precision)[1:]).all()
 
 
 def test_scattered_places_are_in_no_order_and_differ_between_entries() -> None:

@@ -91,6 +91,7 @@ class Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
         other = Evaluator(self.subject, self.dtype, self.conventions)
         other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
+        other.compiling = self.compiling
         return other
 
     def within(self, subject: Subject) -> Evaluator:
