@@ -1,6 +1,7 @@
-"""`T5Attention`, which does not scale its logits: whoever brings weights to it multiplies W_query by 1/sqrt(D) first.
+"""`T5Attention`, which multiplies its logits by its attribute `scaling`: 1, since the T5 papers fold 1/sqrt(D) into how
+the parameters are drawn. Here it is 1/sqrt(D): folded into W_query, the factor would round each of its entries.
 
-The T5 papers fold that factor into how the parameters are drawn. The bias enters where the relative position bias does.
+The bias enters where the relative position bias does.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode,
 def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode) -> Module:
     head_dim = params["w_query"].shape[1] // heads
     module = _empty_module(query.shape[-1], heads, head_dim, query.dtype, mode)
-    copy_into(module.q, {"w_query": params["w_query"] * head_dim**-0.5}, "query")
-    for name, linear in (("key", "k"), ("value", "v"), ("out", "o")):
+    module.scaling = head_dim**-0.5
+    for name, linear in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "o")):
         copy_into(getattr(module, linear), params, name)
     return module
 
