@@ -210,7 +210,7 @@ def test_a_file_alone_means_its_only_function(here: Path) -> None:
     for name, text in files.items():
         (here / f"{name}.py").write_text(text)
     meant = [spelled_out(f"{name}.py") for name in files]
-    assert meant == ["one.py:attend", "helped.py:attend", "two.py", "none.py", "private.py", "broken.py"]
+    assert meant == ["one.py:attend", "helped.py:attend", "two.py", "none.py:softmax", "private.py", "broken.py"]
     assert [spelled_out(other) for other in ("one", "one.py:x", "nowhere.py")] == ["one", "one.py:x", "nowhere.py"]
 
 

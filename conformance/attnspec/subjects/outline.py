@@ -153,9 +153,12 @@ def public_functions(file: Path) -> list[str]:
 
 
 def only_function(file: Path) -> str:
-    """The one public function of a file that takes enough for attention; "" where there is none, or a choice."""
-    taking, _ = _public(file)
-    return taking[0] if len(taking) == 1 else ""
+    """The one public function of a file that takes enough for attention; where none does, the one that there is, so that
+    what it lacks is said. "" where there is none, or a choice.
+    """
+    taking, others = _public(file)
+    meant = taking or others
+    return meant[0] if len(meant) == 1 else ""
 
 
 def spelled_out(target: str) -> str:
