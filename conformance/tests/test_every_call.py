@@ -141,6 +141,7 @@ def test_what_a_call_without_a_value_for_each_key_is_answered_is_no_incident(*, 
 
     subject = watched(subject_of(attend, frozenset(), dtypes=(DType.FLOAT32,)))
     incidents = incidents_of(subject)
+    assert incidents
     key, value = (np.zeros((1, 1, length, 2), np.float32) for length in (3, values))
     with incidents.during(Asking.CAUSES):
         subject.callee.perform(Call({"query": key, "key": key, "value": value}, {}, DType.FLOAT32, ()))

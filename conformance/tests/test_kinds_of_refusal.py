@@ -156,6 +156,32 @@ def test_a_limit_that_is_said_stays_as_it_is() -> None:
     assert narrow == Limits(lengths="no_more_queries", refuses=(read_refusal("T != S"),))
 
 
+OWN_SLOPES_REFUSED = """
+import numpy as np
+
+def attend(query, key, value, alibi_slopes=None):
+    if alibi_slopes is not None and alibi_slopes.ndim > 1:
+        raise NotImplementedError("slopes of each batch entry")
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    if alibi_slopes is not None:
+        away = np.arange(logits.shape[-2])[:, None] - np.arange(logits.shape[-1])
+        logits = logits - (alibi_slopes[:, None, None] * np.abs(away)).astype(query.dtype)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+attend.grouped = False
+attend.conventions = {"causal_alignment": "top_left"}
+"""
+
+
+def test_slopes_of_each_batch_entry_may_be_refused_and_no_others_are_put(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN_SLOPES_REFUSED)
+    target = f"{tmp_path / 'mine.py'}:attend"
+    assert list(summon(target, Plan(())).refused) == ["alibi_slopes (B,H)"]
+    assert judged(target, "slopes.each_head_its_own").verdict is Verdict.HELD
+    assert judged(target, "slopes.each_entry_its_own").verdict is Verdict.INAPPLICABLE
+
+
 def test_the_step_is_the_least_of_which_all_that_is_taken_is_a_multiple(tmp_path: Path) -> None:
     check = 'if T % 64 or S % 64 or T > S: raise ValueError("length")'  # of 64, 128 and 256, half are not asked
     assert sorted(subject(tmp_path, check).refused) == ["S % 64 ≠ 0", "T % 64 ≠ 0", "T > S"]

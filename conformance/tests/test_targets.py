@@ -206,11 +206,13 @@ def test_a_file_alone_means_its_only_function(here: Path) -> None:
     attend = "def attend(q, k, v): ...\n"
     files = {"one": attend, "helped": "def softmax(x, axis): ...\n" + attend,
              "two": attend + attend.replace("d(", "d_fast("),
+             "paired": attend + attend.replace("d(", "d_backward("),
              "none": "def softmax(x): ...\n", "private": attend.replace("attend", "_attend"), "broken": "def"}
     for name, text in files.items():
         (here / f"{name}.py").write_text(text)
     meant = [spelled_out(f"{name}.py") for name in files]
-    assert meant == ["one.py:attend", "helped.py:attend", "two.py", "none.py:softmax", "private.py", "broken.py"]
+    assert meant == ["one.py:attend", "helped.py:attend", "two.py", "paired.py:attend", "none.py:softmax",
+                     "private.py", "broken.py"]
     assert [spelled_out(other) for other in ("one", "one.py:x", "nowhere.py")] == ["one", "one.py:x", "nowhere.py"]
 
 

@@ -85,12 +85,14 @@ class KeywordLimits:
 
     window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
+    slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
     """
 
     window_needs_causal: bool = False
     window_is_symmetric: bool = False
     window_is_bounded: bool = False
     min_window: int = 0
+    slopes_are_shared: bool = False
 
     def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
         """What of a keyword's value the subject cannot take; empty if it takes it."""

@@ -9,6 +9,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.core.gradient_keywords import BACKWARD
 from attnspec.core.targets import is_bare
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.signature import SOMEWHERE
@@ -153,11 +154,11 @@ def public_functions(file: Path) -> list[str]:
 
 
 def only_function(file: Path) -> str:
-    """The one public function of a file that takes enough for attention; where none does, the one that there is, so that
-    what it lacks is said. "" where there is none, or a choice.
+    """The one public function of a file that takes enough for attention, a backward pass beside it aside; where none
+    does, the one that there is, so that what it lacks is said. "" where there is none, or a choice.
     """
     taking, others = _public(file)
-    meant = taking or others
+    meant = [name for name in taking if name.removesuffix(BACKWARD) not in set(taking) - {name}] or others
     return meant[0] if len(meant) == 1 else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
+from attnspec.core.cache_keywords import CACHED, OF_ENTRIES
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import DType, Kind
@@ -62,8 +62,10 @@ class Case:
         number = numpy_dtype(dtype)
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
+        has_own_slopes = self.keywords.get("alibi_slopes") == OF_ENTRIES
+        patterns = {**NEUTRAL, **({"alibi_slopes": OF_ENTRIES} if has_own_slopes else {})}
         neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
-                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL
+                   **{name: keyword_array(name, patterns[name], 0, self.sizes, dtype) for name in NEUTRAL
                       if name in self.keywords}} if self.keywords.keys() & AXES.keys() else {}
         problem = Problem(dtype, query, key, value, **{name: neutral.get(name, value)
                                                        for name, value in self.keywords.items() if name not in CACHED})

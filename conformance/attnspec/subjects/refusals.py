@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from attnspec.core.cache_keywords import OF_ENTRIES
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import OFF
 from attnspec.core.narrowing import limits_saying, narrowed_by
@@ -54,6 +55,8 @@ OPTIONAL = (
     Optional("causal with T > S", "S", "causal with T > S", "T", causal=True),
 )
 
+OWN_SLOPES = "alibi_slopes (B,H)"
+
 FAR = (
     Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(1, 128, 128, 5, 3, 40, 40),
     Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33), Sizes(1, 1, 1, 4096, 3, 40, 40),
@@ -87,7 +90,7 @@ def with_refusals(subject: Subject) -> Subject:
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
     subject = _without_optional(with_layouts(begun.interview.of(subject), begun.start), begun.start)
-    return _with_groups(begun.about(_with_found(subject)))
+    return _with_groups(begun.about(_with_slopes(_with_found(subject), begun)))
 
 
 def _without_optional(subject: Subject, start: Case) -> Subject:
@@ -103,7 +106,8 @@ def limits_without_refusals(subject: Subject) -> Limits:
     limits = subject.declaration.limits
     asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused}
     found = limits_saying({*subject.refused, *asked}) | {
-        limit for limit, width in WIDTHS.items() if width.name in subject.refused}
+        limit for limit, width in WIDTHS.items() if width.name in subject.refused} | (
+        {"slopes_are_shared"} if OWN_SLOPES in subject.refused else set())
     return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
                    **{name: getattr(Limits(), name) for name in found})
 
@@ -274,6 +278,20 @@ def _settled(begun: Begun, end: Case) -> Begun:
             return begun
         begun = begun.about(narrowed(begun.subject, found))
     return begun
+
+
+def _with_slopes(subject: Subject, begun: Begun) -> Subject:
+    """The subject as one that takes the same slopes for every batch entry, where it says that it takes no others."""
+    declared = subject.declaration
+    if "alibi_slopes" not in declared.keywords or declared.limits.slopes_are_shared:
+        return subject
+    interview, shared = begun.interview.of(subject), with_keyword(begun.start, "alibi_slopes", declared.limits)
+    own = replace(shared, keywords={**shared.keywords, "alibi_slopes": OF_ENTRIES})
+    words = interview.lasting(own) if interview.takes(shared) else ""
+    if not words:
+        return subject
+    declared = replace(declared, limits=replace(declared.limits, slopes_are_shared=True))
+    return replace(subject, declaration=declared, refused={**subject.refused, OWN_SLOPES: words})
 
 
 def _with_groups(begun: Begun) -> Subject:
