@@ -13,7 +13,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageErr
 from attnspec.record.read import PACKED, RunRecord, read_records
 
 if TYPE_CHECKING:
-    from attnspec.report.comparison import Comparison
+    from attnspec.report.comparison import RunComparison
     from attnspec.report.history import History
     from attnspec.report.known import KnownGroup
 
@@ -29,7 +29,7 @@ HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=Fa
                        help="A folder of records: also draw how many clauses each run violates, oldest run first.")
 
 
-def compared_with(old: Path, records: Sequence[RunRecord]) -> Comparison:
+def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
     """The comparison with an earlier record. Raises RecordError, and UsageError where one of them has no verdicts."""
     from attnspec.report.comparison import compare  # noqa: PLC0415  (weight: only this option needs it)
 
@@ -66,7 +66,7 @@ def record_files(folder: Path) -> list[Path]:
     return found
 
 
-def told(compared: Comparison, old: Path) -> Iterator[str]:
+def told(compared: RunComparison, old: Path) -> Iterator[str]:
     """How the run stands to the earlier one: one line an entry, and at its end what it comes to."""
     yield f"Against {old}: {compared.headline}."
     yield from (f"  {note}" for note in compared.notes)
@@ -87,7 +87,7 @@ def _entries(group: KnownGroup) -> Iterator[str]:
         yield f"  {name}: and {len(group.entries) - most} more, on the page"
 
 
-def _verdict(compared: Comparison) -> str:
+def _verdict(compared: RunComparison) -> str:
     from attnspec.report.comparison import Status  # noqa: PLC0415  (weight: as above)
 
     if compared.exit_code == VIOLATED:

@@ -19,7 +19,7 @@ from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
 
 if TYPE_CHECKING:
-    from attnspec.report.comparison import Comparison
+    from attnspec.report.comparison import RunComparison
 
 
 @click.command()
@@ -67,7 +67,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
     return compared.exit_code if compared else CONFORMS
 
 
-def _write_also(name: str, records: list[RunRecord], path: Path, compared: Comparison | None) -> None:
+def _write_also(name: str, records: list[RunRecord], path: Path, compared: RunComparison | None) -> None:
     from attnspec.report.comparison_text import write_comparison  # noqa: PLC0415  (weight: only --against needs it)
 
     if name == "markdown" and compared:

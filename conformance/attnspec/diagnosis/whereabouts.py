@@ -12,7 +12,7 @@ from attnspec.diagnosis.ranges import ranges, wrong_entries
 from attnspec.diagnosis.variables import with_variables
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.record.contradictions import Standing, lengths_in, needed_alone, standing, weakened
+from attnspec.record.contradictions import ConditionStanding, lengths_in, needed_alone, standing, weakened
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
@@ -75,9 +75,9 @@ def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
     shown = Recipe.parse(failing)
     passing = [lengths_in(each.text) for each in held if shows_as_much(each, shown)]
     found = standing(place.begins, [lengths_in(failing)], passing)
-    if found is Standing.IS_NEEDED:
+    if found is ConditionStanding.IS_NEEDED:
         return replace(place, begins=weakened(place.begins))
-    return place if found is Standing.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
+    return place if found is ConditionStanding.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
 
 
 def shows_as_much(held: Recipe, shown: Recipe) -> bool:

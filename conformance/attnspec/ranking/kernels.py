@@ -16,7 +16,7 @@ from attnspec.hosting.pool import close_all
 from attnspec.ranking.scoring import Score
 from attnspec.ranking.targets import file_digest
 from attnspec.record.outcome import Outcome
-from attnspec.record.ranked import KernelRanked, Standing
+from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.report.likely_cause import CONSEQUENCES
 from attnspec.runner.judge import clause_of, not_run, pronounce
 from attnspec.spec.clause import first_of
@@ -50,7 +50,7 @@ class KernelWorker:
             ranked = self._judged(target)
         except AttnspecError as cause:
             ended = str(cause) if isinstance(cause, EndedError) else ""
-            ranked = KernelRanked(target, Standing.NOT_JUDGED, reason=str(cause), death=ended)
+            ranked = KernelRanked(target, KernelStanding.NOT_JUDGED, reason=str(cause), death=ended)
         finally:
             self._engine.forget(target)
             close_all()

@@ -37,8 +37,8 @@ class Fall:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What became of the suite's power. Faults, dtypes and seeds that were not measured now are left out of it.
+class PowerComparison:
+    """The suite's power compared with an earlier record. Faults, dtypes and seeds not measured now are left out.
 
     falls: shares of all faults measured now, new ones included, against those of them that were measured before.
     new: faults that were not measured before, and whether the suite convicts them throughout.  gone: faults that were,
@@ -74,14 +74,14 @@ def read_before(path: Path, *, effort: Effort, sample: int = 0) -> RunRecord:
     return record
 
 
-def compared(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *, catalogue: Collection[str]) -> Comparison:
+def compared(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *, catalogue: Collection[str]) -> PowerComparison:
     """Hold a measurement against an earlier one. catalogue: the names of the faults that exist."""
     here, there = _faults(now), _faults(before)
     names = {name for name, _, _ in there}
     fallen = (_fallen(put, here[key]) for key, put in there.items()
               if key in here and _is_convicted(put) and not _is_convicted(here[key]))
     new = sorted({name for name, _, _ in here} - names)
-    return Comparison(
+    return PowerComparison(
         tuple(fallen), tuple(_falls(here, there)),
         {fault: all(_is_convicted(put) for put in _tellable(here.values()) if _name(put) == fault) for fault in new},
         tuple(sorted(name for name in names if name not in catalogue)))
