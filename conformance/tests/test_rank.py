@@ -25,7 +25,7 @@ from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
 from attnspec.ranking.kernels import KernelWorker, clearest_first
-from attnspec.ranking.scoring import GRADE, Score
+from attnspec.ranking.scoring import GRADE, KernelScore
 from attnspec.ranking.targets import kernels
 from attnspec.record.events import Event, ItemFinished, ItemStarted
 from attnspec.record.outcome import Reading
@@ -314,7 +314,7 @@ def test_the_first_failure_is_one_at_float32_that_says_the_most() -> None:
 
 
 def scored(*outcomes: object) -> KernelRanked:
-    score = Score()
+    score = KernelScore()
     score.outcomes += outcomes  # type: ignore[arg-type]
     return score.concluded("k.py:attend", strict=False)
 
@@ -328,7 +328,7 @@ def test_the_score_is_the_share_of_must_clauses_that_hold_everywhere() -> None:
 
 
 def test_a_recommendation_costs_nothing_unless_the_run_is_strict() -> None:
-    score = Score([outcome(Verdict.HELD, "a.x"), outcome(Verdict.VIOLATED, "e.x", level=Level.SHOULD)])
+    score = KernelScore([outcome(Verdict.HELD, "a.x"), outcome(Verdict.VIOLATED, "e.x", level=Level.SHOULD)])
     assert score.concluded("k", strict=False).verdict is KernelStanding.CONFORMS
     strict = score.concluded("k", strict=True)
     assert (strict.verdict, strict.first.clause if strict.first else "") == (KernelStanding.VIOLATED, "e.x")

@@ -64,8 +64,8 @@ class SubjectCounter:
 
 
 @dataclass(slots=True)
-class Table:
-    """A handler that speaks when the run is over. `places` are lines that say where record and page lie."""
+class PowerConsole:
+    """Prints the table of power when the run is over. `places` are lines that say where record and page lie."""
 
     stream: TextIO
     plan: Plan

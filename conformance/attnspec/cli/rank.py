@@ -43,7 +43,7 @@ from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
 from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.visible import visible
-from attnspec.record.write import Mode, RecordWriter, StreamWriter, reopen
+from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen
 from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
 
 if TYPE_CHECKING:
@@ -205,14 +205,14 @@ class _Ranking:
         if done:
             click.echo(f"{done} of {plural(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
                        file=self.stream)
-        mode = Mode.GO_ON if record else Mode.REPLACE
+        mode = WriteMode.GO_ON if record else WriteMode.REPLACE
         session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed(), source=RANKING,
                           carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
         in_order(self.carrier, self.path, result)
         return read_record(self.path), result
 
-    def _handlers(self, done: int, mode: Mode) -> list[Handler]:
+    def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
         lines = KernelLines(self.stream, done, len(self.plan.targets))
         json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
         return [KernelsAlone(Visibly(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]

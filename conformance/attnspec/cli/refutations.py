@@ -28,7 +28,7 @@ from attnspec.faults.sizes.family import SEEDED
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import Mode, RecordWriter, reopen
+from attnspec.record.write import RecordWriter, WriteMode, reopen
 from attnspec.runner.session import Session
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -122,7 +122,7 @@ class _Measurement:
         begun = self._begun()
         plan = without(self.plan, begun.puts if begun else ())
         session = Session(plan, workers=self.workers, command=typed(), source=MATRIX)
-        record = RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)
+        record = RecordWriter(self._path, WriteMode.GO_ON if begun else WriteMode.REPLACE)
         result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:
             click.echo(f"Not everything was tested. Run the same command again to continue; results so far: "

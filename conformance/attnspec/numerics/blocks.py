@@ -27,15 +27,15 @@ Place = tuple[slice, slice, slice]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """A part of a problem, ready for the definition, and its place in (B,H,T,…)."""
+class ProblemBlock:
+    """A block of a problem, ready for the definition, and its place in (B,H,T,…)."""
 
     place: Place
     operands: Operands
 
 
 def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
-           rows: Array | None = None) -> Iterator[Block]:
+           rows: Array | None = None) -> Iterator[ProblemBlock]:
     """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
     sizes = problem.sizes
     every = np.arange(sizes.T) if rows is None else rows
@@ -48,7 +48,7 @@ def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | 
             for queries in _steps(T, _row_step(part, T)):
                 chosen = rows if queries == slice(0, T) else every[queries]
                 place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
-                yield Block(place, operands if part.sinks is None else with_sink(operands, part.sinks))
+                yield ProblemBlock(place, operands if part.sinks is None else with_sink(operands, part.sinks))
 
 
 def _steps(length: int, step: int) -> Iterator[slice]:

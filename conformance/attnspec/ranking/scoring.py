@@ -21,8 +21,8 @@ _DIED = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})
 
 
 @dataclass(slots=True)
-class Score:
-    """The `must` clauses of one kernel so far. untried: those that applied and were dropped."""
+class KernelScore:
+    """Counts how the `must` clauses of one kernel come out. untried: those that applied and were dropped."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     untried: frozenset[str] = frozenset()

@@ -33,7 +33,7 @@ from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_eve
 from attnspec.record.sharded import check_whole
 
 
-class Mode(enum.Enum):
+class WriteMode(enum.Enum):
     """What a run does with a file of the name: replaces it, demands that there is none, or goes on in it.
 
     A run that goes on keeps the header of the one before it: a record has one, and one footer.
@@ -44,7 +44,8 @@ class Mode(enum.Enum):
     GO_ON = "go on"
 
 
-_FLAGS: Mapping[Mode, int] = {Mode.REPLACE: os.O_CREAT, Mode.NEW: os.O_CREAT | os.O_EXCL, Mode.GO_ON: os.O_CREAT}
+_FLAGS: Mapping[WriteMode, int] = {WriteMode.REPLACE: os.O_CREAT, WriteMode.NEW: os.O_CREAT | os.O_EXCL,
+                                   WriteMode.GO_ON: os.O_CREAT}
 
 
 class RecordWriter:
@@ -53,7 +54,7 @@ class RecordWriter:
     A run that is refused before its first line leaves what was there: nothing, or the record of an earlier run.
     """
 
-    def __init__(self, path: Path, mode: Mode = Mode.REPLACE) -> None:
+    def __init__(self, path: Path, mode: WriteMode = WriteMode.REPLACE) -> None:
         self._path, self._mode = path, mode
         self._descriptor: int | None = None
         self._problem: OSError | None = None
@@ -82,7 +83,7 @@ class RecordWriter:
 
     def handle(self, event: Event) -> None:
         """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
-        if self._problem is None and not (self._mode is Mode.GO_ON and isinstance(event, RunStarted)):
+        if self._problem is None and not (self._mode is WriteMode.GO_ON and isinstance(event, RunStarted)):
             self._append(f"{to_line(event)}\n".encode())
 
     def shutdown(self) -> None:
@@ -101,7 +102,7 @@ class RecordWriter:
         if descriptor is None:
             raise ValueError("the record was not opened, or is closed already")
         try:
-            if not self._lines and self._mode is not Mode.GO_ON and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if not self._lines and self._mode is not WriteMode.GO_ON and stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.ftruncate(descriptor, 0)
             while line:
                 line = line[os.write(descriptor, line):]

@@ -22,7 +22,7 @@ MAKING = "form_agrees"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BibliographyEntry:
     """An entry of the bibliography: `spec/bibliography.yaml`."""
 
     key: str
@@ -129,7 +129,7 @@ class Spec:
     version: str
     digest: str
     clauses: tuple[Clause, ...]
-    bibliography: Mapping[str, Source]
+    bibliography: Mapping[str, BibliographyEntry]
     problems: Mapping[str, Word] = field(default_factory=dict)
     added: tuple[str, ...] = ()
     folder: Path = Path()

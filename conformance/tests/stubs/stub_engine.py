@@ -14,7 +14,7 @@ from attnspec.core.errors import Place, TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
-from attnspec.spec.clause import Citation, Clause, Source, Spec, Word
+from attnspec.spec.clause import BibliographyEntry, Citation, Clause, Spec, Word
 
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
 
@@ -34,7 +34,7 @@ VERDICTS = {
 DEEDS = ("crash", "segfault", "killed_once", "stopped_once", "noise", "broken", "defect", "slow")
 CLAUSES = tuple(_clause(number, name, Level.SHOULD if name == "advised" else Level.MUST)
                 for number, name in enumerate((*VERDICTS, *DEEDS), start=1))
-SPEC = Spec("0", "d" * 64, CLAUSES, {"paper": Source("paper", "A paper", "paper", "https://example.org")})
+SPEC = Spec("0", "d" * 64, CLAUSES, {"paper": BibliographyEntry("paper", "A paper", "paper", "https://example.org")})
 
 
 class Engine:
