@@ -31,7 +31,7 @@ from attnspec.problems.demand import work
 from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
-from attnspec.subjects.subject import Answer, Subject
+from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
@@ -204,7 +204,7 @@ def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     return isinstance(judged(replace(trial, before=None), single, recipe).failure, Violated)
 
 
-def _fit(answers: Iterable[Answer], dtype: str) -> bool:
+def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
     """Whether all outputs are numbers of this format."""
     narrow = numpy_dtype(DType(dtype))
     with np.errstate(over="ignore"):

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 
 from attnspec.core.coverage import AXES, LONGEST
-from attnspec.core.refusal import Condition
+from attnspec.core.refusal import RefusalCondition
 from attnspec.problems.problem import Sizes
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
@@ -70,7 +70,7 @@ class Axis:
 
 
 @lru_cache(maxsize=256)
-def taken_of(axis: Axis, refused: tuple[Condition, ...]) -> Axis:
+def taken_of(axis: Axis, refused: tuple[RefusalCondition, ...]) -> Axis:
     """The axis without the lengths at which one of these conditions holds: as it is where they leave none."""
     taken = {length: weight for length, weight in axis.weights.items()
              if not any(each.holds({each.axis: length}) for each in refused)}

@@ -19,7 +19,7 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.differentiated import Gradients, gradients
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import Asking, asking
 
 _LAID_OUT: Mapping[Form, str] = {Form.PACKED: "its sequences stand one behind the other",
@@ -153,7 +153,7 @@ class Asker:
         """(T,S) at full shape in the dtype."""
         return self.full(array, problem).astype(numpy_dtype(self.dtype))
 
-    def put(self, problem: AnyProblem | RotaryProblem) -> Answer:
+    def put(self, problem: AnyProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of it. Raises NotAsked or Failed."""
         return self._guarded(problem, lambda: self.subject.answer_any(problem))
 

@@ -23,7 +23,7 @@ from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, 
 from attnspec.scaffold.probe_problems import plain
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
-from attnspec.subjects.whole import Whole
+from attnspec.subjects.whole import ReturnedTree
 
 LISTED = ("inputs", "input")
 
@@ -112,7 +112,7 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[Form]:
             return
 
 
-def _born(form: Form, trier: Trier) -> tuple[Form, Whole | None]:
+def _born(form: Form, trier: Trier) -> tuple[Form, ReturnedTree | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
     born = trier.returned(form, plain(form))
     if not _is_lazy(born):
@@ -249,12 +249,12 @@ def _given_to_initialisers(form: Form) -> Mapping[str, str]:
     return {**{name: str(length) for name, length in lengths.items()}, "random_key": key}
 
 
-def _is_lazy(born: Whole | None) -> bool:
+def _is_lazy(born: ReturnedTree | None) -> bool:
     """Whether PyTorch has yet to learn the shapes of these parameters."""
     return born is not None and any(part.type_name == "UninitializedParameter" for part in born.parts)
 
 
-def _leaves(family: CallableKind, born: Whole | None) -> tuple[Leaf, ...]:
+def _leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
     """Its parameters as its family names them."""
     found = leaves_in(born) if born is not None else ()
     if family in (CallableKind.TORCH, CallableKind.NNX):

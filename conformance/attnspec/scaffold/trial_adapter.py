@@ -28,9 +28,9 @@ from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.packed import pack
 from attnspec.subjects.paged import USUAL, in_pages
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
-from attnspec.subjects.whole import Part, Whole
+from attnspec.subjects.whole import ReturnedArray, ReturnedTree
 
 Limited = Mapping[str, bool | int | str]
 DEATHS = 5
@@ -90,7 +90,7 @@ class Trier:
         declaration = replace(subject.declaration, limits=limits)
         return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
 
-    def returned(self, form: Form, problem: AnyProblem) -> Whole | None:
+    def returned(self, form: Form, problem: AnyProblem) -> ReturnedTree | None:
         """What the callee itself returns; None where it raises or returns None, and what it raises is kept."""
         self.tried += 1
         subject = self.subject(form)
@@ -118,7 +118,7 @@ class Trier:
                               f"that were tried{last and f': {last}'}")
         self.keep(Attempt(form, Progress.RAISED, str(died)))
 
-    def outputs(self, form: Form, returned: Whole, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
+    def outputs(self, form: Form, returned: ReturnedTree, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
         """What in what came back may be the output: every array that some way back brings into this shape."""
         backs = [each for each in BACKS[form.kind] if each.shape == OF_EQUAL_LENGTHS or not form.is_packed]
         found = [Output(OutputPlace("".join(path), PACKED_BACK if form.is_packed else back), output)
@@ -130,7 +130,7 @@ class Trier:
                                                         f"of which nothing can be read as {shape}"))
         return found
 
-    def weights(self, returned: Whole, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
+    def weights(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
         """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
 
         Weights and not logits: their rows sum to 1.
@@ -144,7 +144,7 @@ class Trier:
                 if found is not None and found.shape in shapes and np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
                     yield "".join(path), back, shapes[found.shape]
 
-    def log_sum_exps(self, returned: Whole, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
+    def log_sum_exps(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
         """Where in what came back something has the shape of log-sum-exps: the path, the way back, and (B,H,T)."""
         sizes = problem.sizes
         for path, array in _arrays(returned):
@@ -153,7 +153,7 @@ class Trier:
                 if found is not None and found.shape == (sizes.B, sizes.H, sizes.T):
                     yield "".join(path), back, found
 
-    def answer(self, form: Form, problem: AnyProblem) -> Answer | None:
+    def answer(self, form: Form, problem: AnyProblem) -> SubjectAnswer | None:
         """What the written adapter answers; None if nothing usable, and then the attempt is kept."""
         self.tried += 1
         subject = self.subject(form)
@@ -196,12 +196,12 @@ def _refused(form: Form) -> tuple[Refusal, ...]:
     return tuple(map(read_refusal, [*of_heads, *of_one_query]))
 
 
-def _near(returned: Whole) -> Iterator[Part]:
+def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:
     """The arrays that are not deep inside."""
     return (part for part in returned.parts if len(part.path) <= _DEEPEST)
 
 
-def _arrays(returned: Whole) -> Iterator[tuple[tuple[str, ...], Array]]:
+def _arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
     """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
     return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
 

@@ -18,7 +18,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
-from attnspec.subjects.call import Answer, Call, UnusableAnswer, of_input
+from attnspec.subjects.call import Call, SubjectAnswer, UnusableAnswer, of_input
 from attnspec.subjects.described import Described
 from attnspec.subjects.signature import mistyped
 
@@ -53,7 +53,7 @@ class BackwardPass:
         given = {name: value for name, value in call.keywords.items() if value is not False or name in self.keywords}
         return replace(call, keywords=given)
 
-    def kept(self, forward: Answer) -> Mapping[str, Array]:
+    def kept(self, forward: SubjectAnswer) -> Mapping[str, Array]:
         """What it wants of the forward pass: the output, (B,H,T,Dv) or (B,T,M), the log-sum-exp (B,H,T)."""
         found = {OUTPUT: forward.output, LSE: forward.lse}
         return {name: array for name, array in found.items() if array is not None and name in self.wants}

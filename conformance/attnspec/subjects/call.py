@@ -101,7 +101,7 @@ class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class SubjectAnswer:
     """What a subject made of a problem.
 
     output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), or (B,T,S) of a subject that averages them, or None where
@@ -225,7 +225,7 @@ def private_copy(array: Array) -> Array:
     return copy
 
 
-def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> Answer:
+def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
@@ -255,8 +255,8 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     said = portable(ended.said) if ended.said else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
     by_input = {name: found[of_input(name)] for name in call.wrt}
-    return Answer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept, gradients,
-                  found.get("lse"), by_input)
+    return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,
+                         gradients, found.get("lse"), by_input)
 
 
 def of_input(name: str) -> str:

@@ -15,7 +15,7 @@ from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts.making import Form
 from attnspec.problems.problem import Array
-from attnspec.subjects.call import Answer, Call, NotMade
+from attnspec.subjects.call import Call, NotMade, SubjectAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.subject import Subject
 
@@ -28,7 +28,7 @@ class Made:
     form: str
     name: str
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer of the form; rows (T,). Raises NotMade, in the framework's words, where there is none."""
         try:
             return self.callee.perform(replace(call, form=Form(self.form, tuple(_mapped(call)))), rows)

@@ -20,7 +20,7 @@ from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
-from attnspec.subjects.causes import Found, causes
+from attnspec.subjects.causes import WordedRefusal, causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.layer_refusals import WIDTHS, with_widths
@@ -124,12 +124,12 @@ class Begun:
         """The same of the subject within other limits."""
         return replace(self, interview=self.interview.of(subject))
 
-    def refused(self, end: Case) -> tuple[Found, ...]:
+    def refused(self, end: Case) -> tuple[WordedRefusal, ...]:
         """What the function refuses of a case and has not promised; none where it has promised any of it."""
         found = tuple(self._taken_beside(each) for each in causes(self.interview, self.start, end))
         return () if any(_is_promised(self.subject, each) for each in found) else found
 
-    def _taken_beside(self, found: Found) -> Found:
+    def _taken_beside(self, found: WordedRefusal) -> WordedRefusal:
         """A keyword that is taken together with another, the causal flag above all, is refused without that only."""
         if found.refusal.conditions or len(found.refusal.keywords) != 1:
             return found
@@ -149,7 +149,7 @@ def begin(subject: Subject, dtype: DType) -> Begun | None:
     return Begun(interview, start) if start else None
 
 
-def narrowed(subject: Subject, found: Iterable[Found]) -> Subject:
+def narrowed(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
     """The subject with these refusals among its limits; a keyword that is refused as such is one that it lacks."""
     for each in found:
         subject = _without_less(subject, each.refusal)
@@ -288,7 +288,7 @@ def _with_groups(begun: Begun) -> Subject:
     return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
 
-def _is_promised(subject: Subject, found: Found) -> bool:
+def _is_promised(subject: Subject, found: WordedRefusal) -> bool:
     """Whether a profile is claimed that promises what is refused, or grouped heads are declared; that they were found
     to be taken is no promise.
     """

@@ -16,7 +16,7 @@ from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
 from attnspec.subjects.call import NotMade
-from attnspec.subjects.subject import Answer, NotDifferentiated, Subject
+from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectAnswer
 
 AnyProblem = Problem | LayerProblem | RotaryProblem
 P = TypeVar("P", Problem, LayerProblem, RotaryProblem)
@@ -98,7 +98,7 @@ class AnyEvaluator(Protocol):
     def precision(self) -> Precision:
         """Where the subject rounds, as it declares."""
 
-    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
+    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> SubjectAnswer:
         """The subject's answer; remembered under the key unless it must be fresh."""
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
@@ -212,7 +212,7 @@ class Scene:
         """The problem of a run of one part."""
         return self.runs[run].one
 
-    def answers(self, posed: Posed[Any]) -> tuple[Answer, ...]:
+    def answers(self, posed: Posed[Any]) -> tuple[SubjectAnswer, ...]:
         """The subject's answers to the parts of a run, after the calls that come before it. Raises OutsideLimits."""
         for problem in (*posed.before, *posed.parts):
             if reason := self.subject.refuses(problem):

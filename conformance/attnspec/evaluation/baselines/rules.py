@@ -20,7 +20,7 @@ from attnspec.evaluation.baselines.references import Reference, ReferencedProble
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.subject import renewed
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 
 Comparison = Callable[[Array, Reference], bool]
 Tolerance = tuple[float, float]  # relative, absolute
@@ -145,13 +145,13 @@ class Rule:
                 return True
             return self.wrong(answer.output, posed.output)
 
-    def _calls_weights_wrong(self, subject: Subject, answer: Answer, posed: ReferencedProblem) -> bool:
+    def _calls_weights_wrong(self, subject: Subject, answer: SubjectAnswer, posed: ReferencedProblem) -> bool:
         averaged = subject.declaration.limits.weights == "averaged"
         assert answer.weights is not None
         return self.wrong(answer.weights, posed.averaged_weights if averaged else posed.weights)
 
 
-def _answer(subject: Subject, posed: ReferencedProblem) -> Answer:
+def _answer(subject: Subject, posed: ReferencedProblem) -> SubjectAnswer:
     problem = posed.problem
     return subject.answer(problem) if isinstance(problem, Problem) else subject.answer_layer(problem)
 
