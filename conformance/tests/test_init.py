@@ -10,7 +10,7 @@ from attnspec.cli.init import init
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.manifest import entry, head, learned_of
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
@@ -194,12 +194,12 @@ def here(here: Path) -> Path:
     return here
 
 
-def tried(target: str) -> tuple[Form, Trier]:
+def tried(target: str) -> tuple[CallForm, Trier]:
     trier = Trier(There(host_of(target, Surroundings())))
     return form_of(target, trier), trier
 
 
-def found(target: str) -> Form:
+def found(target: str) -> CallForm:
     return tried(target)[0]
 
 

@@ -15,7 +15,7 @@ from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import Death
 from attnspec.scaffold import trial_adapter
 from attnspec.scaffold.acquaint import acquaint
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -40,7 +40,7 @@ def written(folder: Path, first: str, name: str = "mine") -> None:
     (folder / f"{name}.py").write_text(ATTENTION.format(first=first), encoding="utf-8")
 
 
-def found(target: str, surroundings: Surroundings | None = None) -> tuple[Form, Trier]:
+def found(target: str, surroundings: Surroundings | None = None) -> tuple[CallForm, Trier]:
     there = surroundings or Surroundings()
     trier = Trier(There(host_of(target, there), time.monotonic() + there.deadline))
     return form_of(target, trier), trier

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form, Mode
+from attnspec.scaffold.form import CallForm, ModuleMode
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -43,7 +43,7 @@ def written(folder: Path, *, fixed: str = "dropout", where: str = "", when: str 
     (folder / "mine.py").write_text(LAYER.format(fixed=fixed, where=where, when=when), encoding="utf-8")
 
 
-def found() -> Form:
+def found() -> CallForm:
     return form_of("mine:Layer", Trier(There(host_of("mine:Layer", Surroundings()))))
 
 
@@ -77,7 +77,7 @@ def test_what_a_layer_does_in_one_mode_only_is_a_failure(here: Path, cli: Cli, m
 def test_a_rate_that_the_constructor_does_not_take_is_switched_off(here: Path) -> None:
     written(here, fixed="0.1")
     form = found()
-    assert form.variants["training"].mode is Mode.TRAINING_WITHOUT_DROPOUT
+    assert form.variants["training"].mode is ModuleMode.TRAINING_WITHOUT_DROPOUT
     assert ("Variants, which must answer as it does: "
             "training (in training, with the rate of every nn.Dropout at 0) and "
             "dropout_rate (in evaluation, dropout=0.5).") in told(form)

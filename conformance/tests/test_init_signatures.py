@@ -22,7 +22,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.scaffold.acquaint import HURRIED, Written
-from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.form import At, CallForm
 from attnspec.scaffold.lookup import TheirParameter
 from attnspec.scaffold.manifest import entry, head, learned_of, names_of
 from attnspec.scaffold.search import form_of
@@ -103,12 +103,12 @@ def there() -> There:
     return There(host_of("", Surroundings(environment={**HURRIED, **backend})))
 
 
-def found(target: str) -> tuple[Form, Trier]:
+def found(target: str) -> tuple[CallForm, Trier]:
     trier = Trier(there())
     return form_of(target, trier), trier
 
 
-def row(target: str, form: Form) -> str:
+def row(target: str, form: CallForm) -> str:
     """The row of the table: the signature, where it is from, the form that was found, and what is written."""
     library, link = targets()[target]
     origin = f"[{library}]({link})" if link else library
@@ -129,14 +129,14 @@ def _listed(parameters: Sequence[TheirParameter]) -> str:
     return ", ".join([*texts[:SHOWN], *(["…"] if len(texts) > SHOWN else [])])
 
 
-def _form(form: Form) -> str:
+def _form(form: CallForm) -> str:
     assert form.reading is not None
     says = [f"{each.keyword}: {each.says}" for each in form.passed if each.says]
     answer = f"gives {form.reading.path and f'`answer{form.reading.path}`, '}{form.reading.back.shape}"
     return "; ".join([lying(form), answer, *says, *(remark.rstrip(".") for remark in form.remarks)])
 
 
-def _written(form: Form) -> str:
+def _written(form: CallForm) -> str:
     given = [*handed(form), *(f"{name}={text}" for name, text in arguments(form).items())]
     made = ", ".join(f"{name}={text}" for name, text in arguments(form, At.CONSTRUCTOR).items())
     return f"{form.name}{f'({made})' if form.is_class else ''}({', '.join(given)})"
@@ -148,7 +148,7 @@ def implementations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("implementations")
 
 
-def written(target: str, implementations: Path) -> tuple[Form, Subject]:
+def written(target: str, implementations: Path) -> tuple[CallForm, Subject]:
     """The adapter and the manifest as `init` writes them, loaded as `check` does."""
     form, trier = found(target)
     library, name = f"{names_of(form)[0]}_own", names_of(form)[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -48,7 +48,7 @@ class OneHead(nn.Module):
 """
 
 
-def found(folder: Path, name: str) -> Form:
+def found(folder: Path, name: str) -> CallForm:
     pytest.importorskip("torch")
     (folder / "layers.py").write_text(LAYERS, encoding="utf-8")
     target = f"layers:{name}"

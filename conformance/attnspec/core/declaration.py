@@ -9,7 +9,7 @@ from typing import Literal
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.deviation import Deviation
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, RefusalCondition, nearest_taken
@@ -229,7 +229,7 @@ class Declaration:
     compiles: bool | None = None
     sizes: tuple[str, ...] = ()
     blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    form: Form = Form.DENSE
+    form: InputForm = InputForm.DENSE
     given: frozenset[str] = frozenset()
     backward_precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
     made: tuple[str, ...] = ()

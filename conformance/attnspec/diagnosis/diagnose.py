@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judged
@@ -238,7 +238,7 @@ _ALIKE: Mapping[Kind, frozenset[Kind]] = {
 def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind and a form that can be put the same problems."""
     declared = trial.evaluator.subject.declaration
-    is_fit = fault.kind in _ALIKE[declared.kind] and fault.form in {Form.DENSE, declared.form}
+    is_fit = fault.kind in _ALIKE[declared.kind] and fault.form in {InputForm.DENSE, declared.form}
     return is_fit and trial.evaluator.dtype not in fault.equivalents
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.pages import Place, Table, Where, gather, gathered, table_of, where
 from attnspec.faults.staged import around, attention, staged
@@ -153,7 +153,7 @@ def _is_one_query(table: Table) -> bool:
 
 def _fault(name: str, story: str, reach: str, link: str = "", **changes: Any) -> Fault:  # noqa: ANN401  (stages)
     return Fault(name, Stage.BLOCK_TABLE, story, reach, staged(**changes), link=f"{_G}{link}" if link else "",
-                 form=Form.PAGED)
+                 form=InputForm.PAGED)
 
 
 _G = "https://github.com/"
@@ -209,5 +209,5 @@ FAULTS = (
                table.pages[:, table.places // table.slots] % table.most,
                np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))), mix=_leaking),
     Fault("pages_cleared", Stage.BLOCK_TABLE, "The first page is cleared in the pool after the call.", "any page",
-          around(_clears), form=Form.PAGED),
+          around(_clears), form=InputForm.PAGED),
 )

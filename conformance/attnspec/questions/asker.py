@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.targets import is_bare
 from attnspec.problems.fitting import lengths_near
@@ -22,8 +22,8 @@ from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import Asking, asking
 
-_LAID_OUT: Mapping[Form, str] = {Form.PACKED: "its sequences stand one behind the other",
-                                 Form.PAGED: "its keys and values stand in pages"}
+_LAID_OUT: Mapping[InputForm, str] = {InputForm.PACKED: "its sequences stand one behind the other",
+                                      InputForm.PAGED: "its keys and values stand in pages"}
 """By form, why rows and keys are not where the questions look for them in arrays (B,H,T,D)."""
 
 T = TypeVar("T")

@@ -22,15 +22,18 @@ NEW = "New"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """What stands beside the reference's adapter. source: the candidate's own text, under the name `module`."""
+class CandidateAdapter:
+    """An adapter of a candidate, made from that of the reference.
+
+    source: the candidate's own text, which is imported under the name `module`.
+    """
 
     module: str
     source: bytes
     written: Written
 
 
-def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iterator[Candidate]:
+def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iterator[CandidateAdapter]:
     """Of each file, or each Python file of a folder, the adapter that was `written` for the reference, target
     (package.module:name), with the file's own class or function in its place: NAMENew if there is one, else NAME.
 
@@ -46,7 +49,7 @@ def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iter
         names[name] = file
         source = read_bytes(file, error=TargetError)
         stated = _put(written, target, f"{name}_candidate", _meant(file, source, target.rpartition(":")[2]), name)
-        yield Candidate(f"{name}_candidate", source, stated)
+        yield CandidateAdapter(f"{name}_candidate", source, stated)
 
 
 def _files(path: Path) -> list[Path]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import Place, TargetError
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
@@ -102,7 +102,7 @@ def _misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
 
 def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
-    forms = {Kind.ATTENTION: {Form.DENSE, Form.PACKED}, Kind.LAYER: {Form.DENSE}}
+    forms = {Kind.ATTENTION: {InputForm.DENSE, InputForm.PACKED}, Kind.LAYER: {InputForm.DENSE}}
     is_fit = declaration.form in forms.get(declaration.kind, ())
     return bool(declaration.lift) and is_fit and not refuses_gradients(declaration)
 

@@ -18,7 +18,7 @@ from attnspec.core.paths import portable
 from attnspec.host.backward import own_name
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
 from attnspec.host.frames import Entries
-from attnspec.host.lifts.making import Form
+from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
@@ -130,10 +130,6 @@ class NotDifferentiated(Exception):  # noqa: N818  (named for what happened; it 
     """The output requires no gradient: there is nothing to judge."""
 
 
-class NotMade(Exception):  # noqa: N818  (named for what happened; it is no error)
-    """The framework does not make the form of the function that is asked for; its words say why."""
-
-
 @dataclass(frozen=True, eq=False)
 class Call:
     """The arguments of a call, and the shapes of what should come back, which `names` names.
@@ -150,7 +146,7 @@ class Call:
     names: tuple[str, ...] = ("output", "weights")
     wrt: tuple[str, ...] = ()
     is_backward: bool = False
-    form: Form | None = None
+    form: FrameworkForm | None = None
 
     @cached_property
     def named(self) -> Mapping[str, Array]:
@@ -229,7 +225,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
-    Raises SubjectRaised, UnusableAnswer, NotDifferentiated or NotMade.
+    Raises SubjectRaised, UnusableAnswer, NotDifferentiated or FormNotMade.
     """
     if ended.ended == "raised":
         raise raised_there(ended.told, ended.said)
@@ -239,7 +235,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         if ended.told["name"] == NOT_REACHED:
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.told["name"] == NOT_MADE:
-            raise NotMade(portable(str(ended.told["named"])))
+            raise FormNotMade(portable(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import Place, UsageError
-from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, Form
+from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
 from attnspec.core.gradient_keywords import GRAD, LSE
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
@@ -37,7 +37,8 @@ from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
-_SAID_BY_FORM: Mapping[Form, frozenset[str]] = {Form.PAGED: frozenset({TABLE}), Form.DECODER: HELD_IN_CACHE | {STATE}}
+_SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
+                                                     InputForm.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that are not handed over as they stand in the problem."""
 
 ASKS_LSE = "return_lse"
@@ -86,13 +87,13 @@ class Subject:
         """
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
-        if self.declaration.form is Form.DECODER:
+        if self.declaration.form is InputForm.DECODER:
             return self._stepped_answer(problem)
         if self.declaration.kind is Kind.LAYER:
             return self._lowered_answer(problem)
-        if self.declaration.form is Form.PACKED:
+        if self.declaration.form is InputForm.PACKED:
             return self._spread_answer(problem)
-        if self.declaration.form is Form.PAGED:
+        if self.declaration.form is InputForm.PAGED:
             return self._paged_answer(problem)
         if problem.grad_output is not None:
             return self._differentiated(problem)
@@ -106,7 +107,7 @@ class Subject:
         sizes, out = problem.sizes, problem.params.get("w_out")
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         params = {"params": problem.params, "heads": problem.heads}
-        first = decoder.FIRST if self.declaration.form is Form.DECODER else {}
+        first = decoder.FIRST if self.declaration.form is InputForm.DECODER else {}
         return self._perform(problem, _inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
 
     def answer_rotary(self, problem: RotaryProblem) -> SubjectAnswer:

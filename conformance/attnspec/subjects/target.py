@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import ImportingError, MissingNameError, TargetError
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
@@ -100,7 +100,7 @@ def _with_backward(subject: Subject, found: FoundFunction, name: str, *, is_name
     """The subject, which takes gradients of its output where a backward pass of this name stands beside it."""
     declared = subject.declaration
     backward = backward_of(found.backward, name, declared.kind, is_named=is_named)
-    if backward is None or declared.kind is Kind.ROTARY or declared.form is not Form.DENSE:
+    if backward is None or declared.kind is Kind.ROTARY or declared.form is not InputForm.DENSE:
         return subject
     return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 

@@ -9,13 +9,13 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 
 from attnspec.core.nouns import DType, Kind
+from attnspec.host.lifts.making import FormNotMade
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.score import Drifts
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
-from attnspec.subjects.call import NotMade
 from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectAnswer
 
 AnyProblem = Problem | LayerProblem | RotaryProblem
@@ -222,7 +222,7 @@ class Scene:
                 self.evaluator.ask(problem, "", fresh=True)
             return tuple(self.evaluator.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
                          for index, part in enumerate(posed.parts))
-        except (NotDifferentiated, NotMade) as undefined:
+        except (NotDifferentiated, FormNotMade) as undefined:
             raise OutsideLimits(str(undefined)) from None
 
     def variants(self) -> Mapping[str, AnyEvaluator]:
