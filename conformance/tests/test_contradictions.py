@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.whereabouts import Place, borne_out
+from attnspec.diagnosis.whereabouts import FailurePlace, borne_out
 from attnspec.engine.evidence import calls_at_other_sizes
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.recipe import Recipe
@@ -90,7 +90,7 @@ def test_a_case_of_another_group_that_is_given_no_more_contradicts_too() -> None
 
 
 def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
-    found = Place("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
+    found = FailurePlace("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
     failing = "B1,H1,Hkv1,T9,S65,D4,Dv4;mask=none;families=normal;with=causal;seed=1"
     within = Recipe.parse(failing.replace("S65", "S90"))
     assert borne_out(found, failing, []) == found

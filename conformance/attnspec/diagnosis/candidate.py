@@ -39,8 +39,8 @@ ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
 """What is known of a fault's backward pass: it takes every keyword, and nothing of the forward pass."""
 
 
-class Candidate:
-    """A fault in the place of a subject, put calls in their order, each no sooner than it is asked for."""
+class FaultCandidate:
+    """Puts a fault the calls that a subject was put, in their order, each no sooner than it is asked for."""
 
     def __init__(self, fault: Fault, bar: Bar, calls: Sequence[tuple[AnyProblem, str]]) -> None:
         self.fault = fault

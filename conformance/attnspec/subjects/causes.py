@@ -91,7 +91,7 @@ def _work(sizes: Sizes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _RefusalSearch:
-    """From a start that is taken to an end that is refused for what is `kept` of it."""
+    """Looks for what a function refuses, from a start that it takes to an end that it refuses for what is `kept`."""
 
     interview: Interview
     start: Case

@@ -140,7 +140,7 @@ class AnyEvaluator(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class ObservedRun:
     """What was observed of a run: the array, what the definition says, how far honest ones may lie from it, and where.
 
     All have the same shape; float64, or long double for a float64 subject.  is_screened: whether the problem is so
