@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 import yaml
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import FileLocation, SpecError
 from attnspec.spec import yaml_lines
 from attnspec.spec.yaml_lines import parse_yaml
 from helpers.fuzzed_files import documents, known
@@ -61,9 +61,9 @@ def spin() -> None:
 
 @pytest.mark.parametrize(("use", "end"), [
     (lambda: None, End.WORKS),
-    (raising(SpecError("is wrong.", where=Place("spec/causal.yaml", 3))), End.ERROR),
-    (raising(SpecError("is wrong.", where=Place("spec/causal.yaml"))), End.NO_PLACE),
-    (raising(SpecError("x" * 2000, where=Place("spec/causal.yaml", 3))), End.LONG),
+    (raising(SpecError("is wrong.", where=FileLocation("spec/causal.yaml", 3))), End.ERROR),
+    (raising(SpecError("is wrong.", where=FileLocation("spec/causal.yaml"))), End.NO_PLACE),
+    (raising(SpecError("x" * 2000, where=FileLocation("spec/causal.yaml", 3))), End.LONG),
     (raising(UntoldError("not_run")), End.UNTOLD),
     (raising(ValueError("Invalid IPv6 URL")), End.TRACEBACK),
     (raising(RecursionError()), End.TRACEBACK),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli.wording import plural
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.record.read import PACKED, RunRecord, read_records
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
     from attnspec.report.comparison import compare  # noqa: PLC0415  (weight: only this option needs it)
 
     earlier = read_records(old)
-    _ensure_verdicts(earlier, Place(str(old)))
+    _ensure_verdicts(earlier, FileLocation(str(old)))
     _ensure_verdicts(records)
     return compare(records, earlier)
 
@@ -47,7 +47,7 @@ def drawn(folder: Path, records: Sequence[RunRecord]) -> History:
     return history(map(read_records, record_files(folder)), records)
 
 
-def _ensure_verdicts(runs: Sequence[RunRecord], where: Place | None = None) -> None:
+def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = None) -> None:
     if not any(run.outcomes for run in runs):
         raise UsageError("there are no verdicts to compare: `attnspec check` and `attnspec audit` write records that "
                          "have some.", where=where)
@@ -62,7 +62,7 @@ def record_files(folder: Path) -> list[Path]:
     found = [file for file in files if file.stat().st_size]
     if not found:
         raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each run "
-                         "there: attnspec check … --record FOLDER/NAME.jsonl", where=Place(str(folder)))
+                         "there: attnspec check … --record FOLDER/NAME.jsonl", where=FileLocation(str(folder)))
     return found
 
 

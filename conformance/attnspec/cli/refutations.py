@@ -16,7 +16,7 @@ from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
 from attnspec.cli.outputs import RunningLine, Visibly
 from attnspec.cli.wording import opening, plural
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
@@ -105,7 +105,7 @@ def _before(plan: Plan, law: Spec) -> Refutations:
         raise UsageError(f"this file was made with {found.cases} cases at effort {found.effort} and seed "
                          f"{found.seed}, and "
                          f"a part of it cannot be made again with other ones. Make all of it: {COMMAND}.",
-                         where=Place(shown(law.folder / FILE)))
+                         where=FileLocation(shown(law.folder / FILE)))
     return found
 
 

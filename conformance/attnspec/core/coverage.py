@@ -37,7 +37,7 @@ COUNTED = tuple(name for name in OFF
 Spans = Mapping[str, tuple[int, int]]
 """By axis, the least and the greatest length."""
 
-Place = tuple[str, int]
+AxisBucket = tuple[str, int]
 """An axis and one of its buckets."""
 
 
@@ -45,11 +45,11 @@ Place = tuple[str, int]
 class BucketPair:
     """A pair that a case can meet: an axis in a bucket, beside another in a bucket or a keyword that is in use."""
 
-    place: Place
-    other: Place | str
+    place: AxisBucket
+    other: AxisBucket | str
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[AxisBucket, ...]:
         """Its one or two axes."""
         return (self.place,) if isinstance(self.other, str) else (self.place, self.other)
 
@@ -80,7 +80,7 @@ def every_pair() -> tuple[BucketPair, ...]:
             *(BucketPair(place, keyword) for keyword in COUNTED for axis in AXES for place in places_of(axis)))
 
 
-def places_of(axis: str) -> list[Place]:
+def places_of(axis: str) -> list[AxisBucket]:
     """The buckets of an axis."""
     return [(axis, bucket) for bucket in range(len(BUCKETS[axis]))]
 
@@ -102,11 +102,11 @@ def met_at(lengths: Mapping[str, int], keywords: Iterable[str] = ()) -> int:
     return _met_in(places, frozenset([name for name in keywords if name in COUNTED]))
 
 
-_Ends = tuple[Place, Place | str]
+_Ends = tuple[AxisBucket, AxisBucket | str]
 
 
 @lru_cache(maxsize=4096)
-def _met_in(places: tuple[Place, ...], used: frozenset[str]) -> int:
+def _met_in(places: tuple[AxisBucket, ...], used: frozenset[str]) -> int:
     known = _bits_by_ends()
     both: Iterator[_Ends] = chain(combinations(places, 2), product(places, used))
     return sum(known.get(ends, 0) for ends in both)

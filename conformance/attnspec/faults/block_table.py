@@ -13,7 +13,7 @@ import numpy as np
 
 from attnspec.core.forms import InputForm
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.pages import PageTable, Place, Where, gather, gathered, table_of, where
+from attnspec.faults.pages import PageSlots, PageTable, Where, gather, gathered, table_of, where
 from attnspec.faults.staged import around, attention, staged
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -37,14 +37,14 @@ def _if_first(changed: Callable[[PageTable], Array],
     return lambda table: changed(table) if condition(table) else table.pages
 
 
-def _late_border(table: PageTable) -> Place:
+def _late_border(table: PageTable) -> PageSlots:
     """The first key of a page is looked for in the page before it."""
     pages, slots = where(table)
     columns = np.maximum(table.places - 1, 0) // table.slots
     return np.where(table.places < table.lengths[:, None], table.pages[:, columns], pages), slots
 
 
-def _slots_of_kernel(table: PageTable) -> Place:
+def _slots_of_kernel(table: PageTable) -> PageSlots:
     """The table is read as if a page had 4 slots, whatever it has."""
     columns = np.minimum(table.places // KERNEL_PAGE, table.pages.shape[1] - 1)
     pages = table.pages[:, columns] % table.most
@@ -89,7 +89,7 @@ def _reading(lengths: Callable[[PageTable], Array]) -> Callable[[HandedOver], Ha
         """(B,)."""
         return np.minimum(lengths(table), len(table.places))
 
-    def everywhere(table: PageTable) -> Place:
+    def everywhere(table: PageTable) -> PageSlots:
         """The page and the slot of each key that is counted."""
         pages, slots = where(replace(table, lengths=counted(table)))
         return pages % table.most, slots

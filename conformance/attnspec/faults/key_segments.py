@@ -11,13 +11,13 @@ import numpy as np
 
 from attnspec.faults import serving
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.query_segments import Seen, everything
+from attnspec.faults.query_segments import VisibleKeys, everything
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _with(change: Callable[[Array, PreparedCall], Array]) -> Seen:
+def _with(change: Callable[[Array, PreparedCall], Array]) -> VisibleKeys:
     """An `own_segment` stage with other segments of the keys (B,S) than it was given."""
     def seen(work: PreparedCall) -> Array:
         """(B,1,T,S)."""

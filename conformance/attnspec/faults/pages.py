@@ -32,12 +32,12 @@ class PageTable:
         return np.arange(self.pages.shape[1] * self.slots)
 
 
-Place = tuple[Array, Array]
+PageSlots = tuple[Array, Array]
 """The page and the slot of each key, (B,S) twice."""
-Where = Callable[[PageTable], Place]
+Where = Callable[[PageTable], PageSlots]
 
 
-def where(table: PageTable) -> Place:
+def where(table: PageTable) -> PageSlots:
     """The page and the slot of each key; page 0 beyond the keys of an entry, where the table may name any."""
     own = table.places < table.lengths[:, None]
     pages = np.where(own, table.pages[:, table.places // table.slots], 0)
@@ -65,7 +65,7 @@ def gathered(find: Where = where, *, of_value: Where | None = None,
     return gather
 
 
-def _taken(pool: Array, place: Place) -> Array:
+def _taken(pool: Array, place: PageSlots) -> Array:
     """(B,Hkv,S,·) of (pages,slots,Hkv,·)."""
     return np.ascontiguousarray(pool[place].swapaxes(1, 2))
 

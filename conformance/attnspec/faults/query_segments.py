@@ -17,7 +17,7 @@ from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 4
-Seen = Callable[[PreparedCall], Array]
+VisibleKeys = Callable[[PreparedCall], Array]
 
 
 def everything(work: PreparedCall) -> Array:
@@ -25,7 +25,7 @@ def everything(work: PreparedCall) -> Array:
     return np.ones(work.shape[2:], bool)
 
 
-def compared(by: Callable[[Array, Array], Array]) -> Seen:
+def compared(by: Callable[[Array, Array], Array]) -> VisibleKeys:
     """An `own_segment` stage that compares queries' segments (B,1,T,1) with keys' (B,1,1,S) in another way."""
     def seen(work: PreparedCall) -> Array:
         """(B,1,T,S)."""
@@ -35,7 +35,7 @@ def compared(by: Callable[[Array, Array], Array]) -> Seen:
     return seen
 
 
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Seen:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> VisibleKeys:
     return lambda work: everything(work) if condition(work) else serving.own_segment(work)
 
 

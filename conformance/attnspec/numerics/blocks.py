@@ -22,7 +22,7 @@ KEYS_AT_ONCE = 2**21
 LOGITS_AT_ONCE = 2**18
 """Logits (B·H·T·S) of a block. No intermediate has more entries, but where one row or one head's keys alone do."""
 
-Place = tuple[slice, slice, slice]
+BlockSlices = tuple[slice, slice, slice]
 """Where a block lies along the axes B, H and T of the whole."""
 
 
@@ -30,7 +30,7 @@ Place = tuple[slice, slice, slice]
 class ProblemBlock:
     """A block of a problem, ready for the definition, and its place in (B,H,T,…)."""
 
-    place: Place
+    place: BlockSlices
     operands: Operands
 
 
@@ -113,7 +113,8 @@ def _along(array: Array | None, from_last: int, some: slice) -> Array | None:
     return array[(slice(None),) * (array.ndim - from_last) + (some,)]
 
 
-def joined(shape: tuple[int, int, int], found: Iterator[tuple[Place, Mapping[str, Array]]]) -> Mapping[str, Array]:
+def joined(shape: tuple[int, int, int],
+           found: Iterator[tuple[BlockSlices, Mapping[str, Array]]]) -> Mapping[str, Array]:
     """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those without any axis longer
     than 0 stand for what was not asked for, and stay as they are.
     """

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import product
 
-from attnspec.core.coverage import AXES, BucketPair, Place, bits, bounds, bucket_of
+from attnspec.core.coverage import AXES, AxisBucket, BucketPair, bits, bounds, bucket_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.axes import lengths_of
@@ -44,6 +44,6 @@ def _taken_of(axis: str, span: tuple[int, int], limits: Limits, partner: str) ->
     return limits.nearest(axis, least, partner=partner, least=least), most
 
 
-def _lies_in(sizes: Sizes, places: Iterable[Place]) -> bool:
+def _lies_in(sizes: Sizes, places: Iterable[AxisBucket]) -> bool:
     lengths = lengths_of(sizes)
     return all(bucket_of(axis, lengths[axis]) == bucket for axis, bucket in places)

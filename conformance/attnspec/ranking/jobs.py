@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attnspec
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.plan import Conclusion, JobFailure, Plan
 from attnspec.engine.engine import Engine
 from attnspec.record.events import Done, RunStarted
@@ -73,7 +73,7 @@ def begun(path: Path, plan: Plan) -> RunRecord | None:
     """
     if not path.exists() or not path.stat().st_size:
         return None
-    record, where = read_record(path), Place(str(path))
+    record, where = read_record(path), FileLocation(str(path))
     if record.done > len(record.ranks):
         raise UsageError("this is the record of another kind of run, so a ranking cannot go on in it. Name another "
                          "file: --record PATH.", where=where)

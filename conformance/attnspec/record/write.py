@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from attnspec.core.errors import Place, RecordError, UsageError
+from attnspec.core.errors import FileLocation, RecordError, UsageError
 from attnspec.core.files import cannot_write, write_whole
 from attnspec.record.codec import to_line
 from attnspec.record.events import (
@@ -218,11 +218,11 @@ def _finished_part(path: Path, record: RunRecord, joint: _Joint, ended: Callable
 class _Joint:
     """What was read so far: the law, and where everything was judged."""
 
-    law: tuple[str, Place] | None = None
+    law: tuple[str, FileLocation] | None = None
     environment: frozenset[tuple[str, str]] = frozenset()
-    judged: dict[tuple[object, ...], Place] = field(default_factory=dict)
+    judged: dict[tuple[object, ...], FileLocation] = field(default_factory=dict)
 
-    def take(self, event: Event, where: Place) -> None:
+    def take(self, event: Event, where: FileLocation) -> None:
         """Take one event of a record. Raises MismatchedSpecError and DuplicateItemError."""
         if isinstance(event, RunStarted):
             self._hold_to(event.spec_digest, where)
@@ -230,13 +230,13 @@ class _Joint:
         elif isinstance(event, Done):
             self._enter(event, where)
 
-    def _hold_to(self, digest: str, where: Place) -> None:
+    def _hold_to(self, digest: str, where: FileLocation) -> None:
         known, place = self.law = self.law or (digest, where)
         if digest != known:
             raise MismatchedSpecError(f"this was judged by the spec {digest[:12]}, and {place.file} by {known[:12]}. "
-                                      "Judge both by the same spec.", where=Place(where.file))
+                                      "Judge both by the same spec.", where=FileLocation(where.file))
 
-    def _enter(self, event: Done, where: Place) -> None:
+    def _enter(self, event: Done, where: FileLocation) -> None:
         key = (*key_of(event), self.environment)
         if key in self.judged:
             raise DuplicateItemError(f"{'-'.join(key_of(event))} was judged in the same environment at "

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.coverage import AXES, COUNTED, Place, Spans, joined_spans, label, pairs_in, places_of, read
+from attnspec.core.coverage import AXES, COUNTED, AxisBucket, Spans, joined_spans, label, pairs_in, places_of, read
 from attnspec.core.feature_coverage import describe_triple, triples_in
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.joined import Joined, JudgedSubject
@@ -89,7 +89,7 @@ class Covered:
         return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
 
 
-def _by_place(found: int) -> Counter[Place | str]:
+def _by_place(found: int) -> Counter[AxisBucket | str]:
     """How many pairs of a set have each bucket of an axis, and each keyword."""
     return Counter(place for pair in pairs_in(found) for place in (pair.place, pair.other))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import Novelty
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
@@ -30,7 +30,7 @@ def step_summary(records: Sequence[RunRecord]) -> str:
     return "\n".join(_summary(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
 
 
-def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], Place | None]) -> list[str]:
+def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], FileLocation | None]) -> list[str]:
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
     joined = join(visible(records))
     found = list(_causes(joined, strict=joined.is_strict))
@@ -86,7 +86,7 @@ def _told(subject: JudgedSubject, cause: Explained) -> Iterator[str]:
         yield from ("", f"Repeat it: {code(first.repeat)}")
 
 
-def _annotation(subject: JudgedSubject, cause: Explained, place: Place | None) -> str:
+def _annotation(subject: JudgedSubject, cause: Explained, place: FileLocation | None) -> str:
     """`::error file=…,line=…,title=…::message`, as docs.github.com/actions describes workflow commands."""
     where = {"file": place.file, "line": str(place.line)} if place else {}
     properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}

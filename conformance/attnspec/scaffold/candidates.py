@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from attnspec.core.errors import Place, TargetError, either
+from attnspec.core.errors import FileLocation, TargetError, either
 from attnspec.scaffold.acquaint import Written
 from attnspec.spec.yaml_lines import read_bytes
 
@@ -62,13 +62,14 @@ def _meant(file: Path, source: bytes, reference: str) -> str:
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError) as wrong:
-        raise TargetError(f"is no Python: {wrong}.", where=Place(str(file), getattr(wrong, "lineno", 1) or 1)) from None
+        where = FileLocation(str(file), getattr(wrong, "lineno", 1) or 1)
+        raise TargetError(f"is no Python: {wrong}.", where=where) from None
     defined = [each.name for each in body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
     for name in (reference + NEW, reference):
         if name in defined:
             return name
     raise TargetError(f"has no {either([reference + NEW, reference])}. It has: {', '.join(defined) or 'nothing'}.",
-                      where=Place(str(file)))
+                      where=FileLocation(str(file)))
 
 
 def _put(written: Written, target: str, module: str, meant: str, name: str) -> Written:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import PROFILES
-from attnspec.core.errors import Place, SpecError, quoted
+from attnspec.core.errors import FileLocation, SpecError, quoted
 from attnspec.core.nouns import Level
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.spec.clause import BibliographyEntry, Citation, Clause, Glance, Word
@@ -205,7 +205,7 @@ def _words(fields: Fields, key: str) -> tuple[Word, ...]:
     return tuple(_word(value, place) for _, value, place in fields.entries(key, "words"))
 
 
-def _word(value: object, place: Place) -> Word:
+def _word(value: object, place: FileLocation) -> Word:
     if isinstance(value, str) and value:
         return Word(value, Located(place), place)
     if not isinstance(value, Located):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keyword import Acts
@@ -39,7 +39,7 @@ class BackwardPass:
     name: str
     keywords: frozenset[str]
     wants: frozenset[str] = frozenset()
-    where: Place | None = None
+    where: FileLocation | None = None
 
     def lacks(self, problem: Problem, limits: Limits) -> str:
         """Why it cannot be asked for gradients of a problem; empty if it can. A mask may travel as a bias."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.host.backward import own_name
@@ -42,8 +42,8 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     """
 
     def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
-                 statement: str = "", is_stated: bool = False, module: str = "", place: Place | None = None,
-                 own_place: Place | None = None, act: str = "") -> None:
+                 statement: str = "", is_stated: bool = False, module: str = "", place: FileLocation | None = None,
+                 own_place: FileLocation | None = None, act: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
         self.traceback = traceback
@@ -273,8 +273,8 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
                          act=str(told.get("act") or ""))
 
 
-def _place(file: str, line: int) -> Place | None:
-    return Place(shown(Path(file)), line) if file else None
+def _place(file: str, line: int) -> FileLocation | None:
+    return FileLocation(shown(Path(file)), line) if file else None
 
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:

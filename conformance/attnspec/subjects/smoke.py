@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.other_names import listed
@@ -117,7 +117,7 @@ def _picks(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
     return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
 
 
-def _place(subject: Subject) -> Place | None:
+def _place(subject: Subject) -> FileLocation | None:
     return subject.source if subject.source.file else None
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration
-from attnspec.core.errors import Place, UsageError
+from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
 from attnspec.core.gradient_keywords import GRAD, LSE
 from attnspec.core.nouns import Kind
@@ -60,14 +60,14 @@ class Subject:
     title: str
     callee: Callee
     declaration: Declaration
-    source: Place
+    source: FileLocation
     library: Library
     variants: Mapping[str, Subject] = field(default_factory=dict)
     document: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    entry: Place | None = None
+    entry: FileLocation | None = None
     described: Described | None = None
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)

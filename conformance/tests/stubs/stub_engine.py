@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
@@ -24,7 +24,7 @@ def _clause(number: int, name: str, level: Level = Level.MUST) -> Clause:
         id=f"stub.{name}", theme="stub", level=level, profile="core", says=f"The stub's clause called {name} holds.",
         formula="a = b", because=(Citation("paper", "3.2", "so it is"),), needs=frozenset(), problem="any",
         given=Word("attention", {}), draw={}, runs={}, then=(), refuted_by=("mask_ignored",), note="",
-        where=Place("spec/stub.yaml", number))
+        where=FileLocation("spec/stub.yaml", number))
 
 
 VERDICTS = {

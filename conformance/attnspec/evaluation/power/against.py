@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.core.errors import Place, UsageError
+from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT
 from attnspec.faults.sizes.family import SEEDED
@@ -64,13 +64,14 @@ def read_before(path: Path, *, effort: Effort, sample: int = 0) -> RunRecord:
     record = read_record(path)
     if not record.puts:
         raise UsageError("this record holds no measurement of power. `attnspec power --record` writes one.",
-                         where=Place(str(path)))
+                         where=FileLocation(str(path)))
     if record.header.effort != effort.value:
         raise UsageError(f"this was measured at effort {record.header.effort}, and effort {effort.value} is asked "
-                         f"for. Measure at the same: --effort {record.header.effort}.", where=Place(str(path)))
+                         f"for. Measure at the same: --effort {record.header.effort}.", where=FileLocation(str(path)))
     if record.header.sample != sample:
         way = "with" if record.header.sample else "without"
-        raise UsageError(f"this was measured {way} --further-dtypes. Measure {way} it again.", where=Place(str(path)))
+        raise UsageError(f"this was measured {way} --further-dtypes. Measure {way} it again.",
+                         where=FileLocation(str(path)))
     return record
 
 
