@@ -223,7 +223,7 @@ def test_the_counts_of_the_page_agree() -> None:
     record = crowded(replace(failures[0], evidence=told), failures[1], cards=[card("lib/a", seen, other)])
     page = words(render([record]))
     assert "1 finding explains all but 1 of the failures" in page
-    assert "Not yet explained. No finding covers 1 failure. Either the library or its adapter is wrong." in page
+    assert "Not yet explained. No finding covers 1 failure. The library is wrong, its adapter, or what attnspec allows." in page
     assert [(found.says, found.items) for found in looked(record).unexplained] == [("masking.nan holds.", 1)]
     assert looked(record).lines[0].verdict == "breaks a must clause: not yet explained"
 

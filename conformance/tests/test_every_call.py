@@ -9,17 +9,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting import pool
+from attnspec.problems.problem import Array
 from attnspec.questions.asker import Reply
 from attnspec.ranking.kernels import KernelWorker
 from attnspec.record.outcome import Outcome
 from attnspec.record.ranked import KernelStanding
-from attnspec.subjects.watching import GIVEN_UP
+from attnspec.subjects.call import Call
+from attnspec.subjects.watching import GIVEN_UP, Asking, incidents_of, watched
+from helpers.subjects import subject_of
 
 SOUND = """
 import os, signal, time
@@ -126,6 +130,21 @@ def test_an_error_of_attnspecs_own_costs_a_ranked_kernel_one_item(here: Path, mo
     assert (ranked.verdict, ranked.held) == (KernelStanding.NOT_JUDGED, 1)
     assert "attnspec itself failed at attention" in ranked.reason
     assert "KeyError" in ranked.reason
+
+
+@pytest.mark.parametrize(("values", "is_noted"), [(3, True), (2, False)])
+def test_what_a_call_without_a_value_for_each_key_is_answered_is_no_incident(*, values: int, is_noted: bool) -> None:
+    answers = iter([np.nan, 0.0])
+
+    def attend(query: Array, _key: Array, value: Array) -> Array:
+        return np.full((*query.shape[:-1], value.shape[-1]), next(answers), query.dtype)
+
+    subject = watched(subject_of(attend, frozenset(), dtypes=(DType.FLOAT32,)))
+    incidents = incidents_of(subject)
+    key, value = (np.zeros((1, 1, length, 2), np.float32) for length in (3, values))
+    with incidents.during(Asking.CAUSES):
+        subject.callee.perform(Call({"query": key, "key": key, "value": value}, {}, DType.FLOAT32, ()))
+    assert bool(incidents.pop_met()) is is_noted
 
 
 @pytest.mark.nightly

@@ -329,5 +329,8 @@ def _is_finite(answer: SubjectAnswer) -> bool:
 
 
 def _is_plain(call: Call) -> bool:
-    """Whether all arrays that are given, of any shape, are finite."""
+    """Whether all arrays that are given, of any shape, are finite, and the call makes sense: each key has a value."""
+    key, value = call.arrays.get("key"), call.arrays.get("value")
+    if key is not None and value is not None and key.shape[:-1] != value.shape[:-1]:
+        return False  # a clause asks that it is refused; what the answer holds is nothing to the others
     return all(np.isfinite(array.astype(np.float64)).all() for array in call.arrays.values())
