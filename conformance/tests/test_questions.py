@@ -13,7 +13,7 @@ from attnspec.faults.staged import SOUND, attention, exponentials, normalise, wi
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 from attnspec.questions import masks, visibility
-from helpers.liars import Liar, answers_to, changing, found, sound, when, with_stages
+from helpers.liars import Liar, answers_to, changing, find_answer, sound, when, with_stages
 
 
 def plus(number: float) -> Liar:
@@ -184,7 +184,7 @@ CASES = [(question, answer) for question, answers in PLANTED.items() for answer 
 
 @pytest.mark.parametrize(("question", "answer"), CASES)
 def test_a_planted_liar_gets_its_answer(question: str, answer: str) -> None:
-    assert found(PLANTED[question][answer], question).answer == answer
+    assert find_answer(PLANTED[question][answer], question).answer == answer
 
 
 def test_every_answer_is_planted() -> None:

@@ -31,7 +31,7 @@ from attnspec.scaffold.writing.lines import (
     words_of,
     wrapped,
 )
-from attnspec.scaffold.writing.telling import told
+from attnspec.scaffold.writing.telling import describe_form
 
 ADAPTER = "attend"
 _STATIC = frozenset({"heads", "max_query", "max_key", *OFF.keys() - AXES.keys() - {TABLE, STATE}})
@@ -72,7 +72,7 @@ def _docstring(form: CallForm) -> Iterator[str]:
     yield f'"""`{form.module}.{form.name}` for attnspec.'
     yield ""
     yield "Written by `attnspec init`: read it, and fix what is wrong. Found by trying:"
-    for sentence in told(form):
+    for sentence in describe_form(form):
         yield from wrapped(f"- {sentence}", hanging=2)
     yield '"""'
 

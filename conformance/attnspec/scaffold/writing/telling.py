@@ -30,7 +30,7 @@ def described(form: CallForm) -> str:
     return f"a {form.family.value} that takes {lying(form)}{told}{without}{read}"
 
 
-def told(form: CallForm) -> Iterator[str]:
+def describe_form(form: CallForm) -> Iterator[str]:
     """One sentence a fact."""
     yield f"It is a {form.family.value}. It takes {lying(form)}{_by_name(form)}."
     yield from _output(form)
