@@ -144,7 +144,7 @@ def _piece(part: str) -> Markup:
 
 
 def _library(name: str) -> str:
-    """The folder of a subject's library, of an id or of `Judged.library`."""
+    """The folder of a subject's library, of an id or of `JudgedSubject.library`."""
     return name.partition("/")[0]
 
 
