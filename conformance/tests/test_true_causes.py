@@ -53,11 +53,29 @@ def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping
     return np.asarray(output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["w_out"])
 
 
+def half_as_much_without_keys(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+    """A row that sees no key gets half the mean of all values, by its convention the mean."""
+    output = attend(query, key, value, visible=True if mask is None else mask)
+    if mask is None:
+        return output
+    mean = value.mean(axis=-2, keepdims=True).repeat(query.shape[1] // key.shape[1], axis=1)
+    return np.where(mask.any(axis=-1, keepdims=True), output, 0.5 * mean).astype(query.dtype)
+
+
 @pytest.mark.nightly
 def test_halved_logits_are_told_as_such_and_not_as_a_length() -> None:
     subject = subject_of(halved_logits, dtypes=(DType.FLOAT16,))
     words = likely_words(failures(subject, "attention.definition", "numerics.ties"))
     assert words.startswith("Likely one bug: the logits are wrong by the factor 0.5 (scale)")
+
+
+def test_no_mistake_is_named_where_attention_without_one_would_be_named_too() -> None:
+    subject = subject_of(half_as_much_without_keys, frozenset({"mask"}), dtypes=(DType.FLOAT32,),
+                         conventions={"hidden_row": "uniform"})
+    [failed] = failures(subject, "masking.hidden_row_convention", "masking.definition")
+    assert failed.evidence
+    assert failed.evidence.like == ()
+    assert failed.evidence.begins.startswith("Fails where a query sees no key")
 
 
 def test_what_depends_on_one_query_is_told_with_its_keyword() -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from attnspec.core.nouns import Kind
 from attnspec.diagnosis.candidate import FaultCandidate, as_candidate
 from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
 from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import staged
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
+
+NO_MISTAKE = Fault("no_mistake", Stage.STATE, "Nothing is wrong.", "never", staged())
+"""Attention as it is defined, put in the place of a fault."""
 
 LARGE = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
@@ -64,10 +69,23 @@ class FailingCase:
         return any(is_poisoned(step.problem) for step in self.log)
 
     def explains(self, fault: Fault) -> bool:
-        """Whether the fault, put the same calls, answers as the subject did, and fails as well; found out once."""
+        """Whether the fault, put the same calls, answers as the subject did, and fails as well, where attention without
+        a mistake does not; found out once.
+        """
         if fault.name not in self._explained:
-            self._explained[fault.name] = self._explains(fault)
+            self._explained[fault.name] = self._explains(fault) and not self._is_explained_without_mistake
         return self._explained[fault.name]
+
+    @property
+    def _is_explained_without_mistake(self) -> bool:
+        """Whether attention without a mistake would be named as well, since answers are not compared where the subject
+        fails: a row that sees no key has no definition.
+        """
+        if self.bar.subject.declaration.kind is Kind.ROTARY:
+            return False
+        if NO_MISTAKE.name not in self._explained:
+            self._explained[NO_MISTAKE.name] = self._explains(NO_MISTAKE)
+        return self._explained[NO_MISTAKE.name]
 
     def _explains(self, fault: Fault) -> bool:
         candidate = self._candidate(fault)
