@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.keywords import BESIDE, OFF
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import FAULT, is_own
@@ -140,7 +140,7 @@ def _fault(target: str) -> Fault:
 
 def _is_posable(fault: Fault) -> bool:
     """Whether a function of dense attention has it, whatever else is done with the function."""
-    is_dense = fault.kind is Kind.ATTENTION and fault.form is Form.DENSE
+    is_dense = fault.kind is Kind.ATTENTION and fault.form is InputForm.DENSE
     return is_dense and not (fault.other_path or fault.backward or fault.made)
 
 

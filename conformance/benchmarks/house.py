@@ -209,14 +209,18 @@ class House:
         alone = [name for name in known if importers[name] == 1]
         yield Figure("modules with one importer", f"{len(alone)} of {len(known)}", alone)
 
-    def _names_twice(self) -> Figure:
+    def repeated_class_names(self) -> list[str]:
+        """Each top-level class name that stands in two modules or more, with these modules: `Answer: a.b, a.c`."""
         places: Mapping[str, list[str]] = defaultdict(list)
         for module in self.files:
             for node in module.tree.body:
                 if isinstance(node, ast.ClassDef):
                     places[node.name].append(module.name)
-        twice = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
-        return Figure("top-level class names used twice or more", str(len(twice)), twice)
+        return [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+
+    def _names_twice(self) -> Figure:
+        repeated = self.repeated_class_names()
+        return Figure("top-level class names used twice or more", str(len(repeated)), repeated)
 
     def _shapes(self) -> Figure:
         functions = [(module, function) for module in self.files for function in module.array_functions]

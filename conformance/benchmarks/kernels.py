@@ -23,7 +23,7 @@ from pathlib import Path
 import attnspec
 import click
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import Kind, Level
@@ -65,7 +65,7 @@ def kernels(count: int, seed: int) -> Mapping[str, tuple[str, str]]:
     right = {f"sound_{name}": (_sound(name), "conforms") for name in sound.DENSE}
     files = [path for path in sorted(CHEATS.glob("*.py")) if _is_plain(path)]
     cheats = {f"cheat_{path.stem}": (_cheat(path), "violated") for path in files}
-    dense = [fault for fault in ALL if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE
+    dense = [fault for fault in ALL if fault.kind is Kind.ATTENTION and fault.form is InputForm.DENSE
              and not fault.backward and not fault.made and fault.other_path is None
              and (fault.planted or _breaks_a_must(fault.name))]
     chosen = random.Random(seed).sample(dense, max(0, min(len(dense), count - len(right) - len(cheats))))

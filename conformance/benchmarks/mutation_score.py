@@ -39,7 +39,7 @@ from attnspec.evaluation.false_alarms.jobs import code_digest
 from attnspec.ranking.jobs import as_ranking
 from attnspec.ranking.kernels import KernelWorker
 from attnspec.ranking.targets import kernels
-from attnspec.record.ranked import KernelRanked, Standing
+from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.runner.environment import prepared
 from attnspec.spec.load import load_spec
 from mutation.battery import Answers, Compared
@@ -76,12 +76,12 @@ class MutantJudged:
     @property
     def is_convicted(self) -> bool:
         """Whether a clause failed: a mutant that could not be judged is not convicted."""
-        return self.standing == Standing.VIOLATED.value
+        return self.standing == KernelStanding.VIOLATED.value
 
     @property
     def survives(self) -> bool:
         """Whether it is no equivalent and not convicted."""
-        return self.standing not in {"", Standing.VIOLATED.value}
+        return self.standing not in {"", KernelStanding.VIOLATED.value}
 
     def as_json(self) -> str:
         """The record's line."""

@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: its drawing, its glossary, the path of a case."""
+"""docs/architecture.md is true (drawing, glossary, the path of a case), and a class name stands in one module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import attnspec
 import pytest
 from architecture import BEGINS, ENDS, drawing, with_drawing
-from house import traced
+from house import House, traced
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = Path(attnspec.__file__).parent
@@ -66,6 +66,21 @@ def test_a_case_passes_the_files_that_the_document_names_and_at_most_32() -> Non
     passed = {file for file, _ in traced(PACKAGE)}
     assert set(FILE.findall(section("The path of a case"))) == passed
     assert len([file for file in passed if not file.startswith(("host/", "hosting/"))]) <= 32  # the way there apart
+
+
+def test_no_class_name_stands_in_two_modules() -> None:
+    repeated = House(PACKAGE).repeated_class_names()
+    assert repeated == [], (
+        "A reader who searches for a class finds it alone. Rename one of each, to a noun of the field of two words or "
+        "more, as WorkerAnswer and SubjectAnswer:\n" + "\n".join(repeated))
+
+
+def test_a_class_name_in_two_modules_is_named_with_both(tmp_path: Path) -> None:
+    package = tmp_path / "mine"
+    (package / "inner").mkdir(parents=True)
+    (package / "first.py").write_text("class Answer: ...\nclass Question: ...\n", encoding="utf-8")
+    (package / "inner" / "second.py").write_text("class Answer: ...\ndef Question(): ...\n", encoding="utf-8")
+    assert House(package).repeated_class_names() == ["Answer: mine.first, mine.inner.second"]
 
 
 LOADED = """

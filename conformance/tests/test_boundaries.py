@@ -14,7 +14,7 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis import whereabouts
 from attnspec.diagnosis.boundaries import begins
 from attnspec.diagnosis.boundary import Boundary
-from attnspec.diagnosis.conditions import Condition, Rule, narrowed
+from attnspec.diagnosis.conditions import LengthCondition, LengthRule, narrowed
 from attnspec.diagnosis.ranges import ranges
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
@@ -230,7 +230,7 @@ def test_the_likeliest_rule_is_found_by_few_lengths() -> None:
         put.append(length)
         return length % 48 == 0
 
-    assert narrowed({96: True, 95: False, 4: False}, 96, 512, fails) == Condition(Rule.MULTIPLE, 48)
+    assert narrowed({96: True, 95: False, 4: False}, 96, 512, fails) == LengthCondition(LengthRule.MULTIPLE, 48)
     assert len(put) < 16
 
 

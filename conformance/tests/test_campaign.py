@@ -18,7 +18,7 @@ from attnspec.cli import main
 from attnspec.cli.campaign import alarms, table, verdict
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
-from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block, BlockWorker
+from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
 from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
 from attnspec.evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from attnspec.faults.sound import DENSE
@@ -210,11 +210,12 @@ def test_a_margin_of_one_is_no_accusation_and_the_next_number_is() -> None:
 def test_a_block_is_drawn_from_its_number_alone_and_no_two_are_alike() -> None:
     check = checks()["attention.definition"]
     declared = sound_subject("sound/naive").declaration
-    one, same = (Block(DType.FLOAT32, 3, 0, 50).cases(check, declared) for _ in range(2))
+    one, same = (CampaignBlock(DType.FLOAT32, 3, 0, 50).cases(check, declared) for _ in range(2))
     assert one == same
-    others = [Block(DType.FLOAT32, 4, 0, 50), Block(DType.FLOAT16, 3, 0, 50), Block(DType.FLOAT32, 3, 1, 50)]
+    others = [CampaignBlock(DType.FLOAT32, 4, 0, 50), CampaignBlock(DType.FLOAT16, 3, 0, 50),
+              CampaignBlock(DType.FLOAT32, 3, 1, 50)]
     assert all(not set(texts(one)) & set(texts(block.cases(check, declared))) for block in others)
-    assert Block(DType.FLOAT32, 3, 0, 7).cases(check, declared) == one[:7]
+    assert CampaignBlock(DType.FLOAT32, 3, 0, 7).cases(check, declared) == one[:7]
 
 
 def texts(recipes: Iterable[Recipe]) -> list[str]:
@@ -222,7 +223,7 @@ def texts(recipes: Iterable[Recipe]) -> list[str]:
 
 
 def test_clauses_of_one_domain_share_problems_but_not_drawn_values() -> None:
-    declared, block = sound_subject("sound/naive").declaration, Block(DType.FLOAT32, 0, 0, 5)
+    declared, block = sound_subject("sound/naive").declaration, CampaignBlock(DType.FLOAT32, 0, 0, 5)
     moved = block.cases(checks()["causal.no_lookahead"], declared)
     assert all(set(recipe.drawn) == {"cut"} for recipe in moved)
     assert len({recipe.drawn["cut"] for recipe in moved}) > 1
@@ -233,7 +234,7 @@ def test_clauses_of_one_domain_share_problems_but_not_drawn_values() -> None:
 def test_a_law_of_chance_gets_one_shape_a_block_and_the_seed_of_the_block() -> None:
     check = checks()["scale.unit_variance"]
     declared = sound_subject("sound/naive").declaration
-    cases = [Block(DType.FLOAT32, number, 0, 10).cases(check, declared) for number in range(4)]
+    cases = [CampaignBlock(DType.FLOAT32, number, 0, 10).cases(check, declared) for number in range(4)]
     assert [len(recipes) for recipes in cases] == [1] * 4
     assert len({recipes[0].sizes for recipes in cases}) == 4
     assert len({recipes[0].seed for recipes in cases}) == 4
@@ -241,7 +242,7 @@ def test_a_law_of_chance_gets_one_shape_a_block_and_the_seed_of_the_block() -> N
 
 def test_most_problems_are_small_and_some_are_not() -> None:
     check = checks()["attention.definition"]
-    recipes = Block(DType.FLOAT32, 0, 0, 2000).cases(check, sound_subject("sound/naive").declaration)
+    recipes = CampaignBlock(DType.FLOAT32, 0, 0, 2000).cases(check, sound_subject("sound/naive").declaration)
     large = sum(logits(recipe.sizes) > SMALL for recipe in recipes)
     assert 0 < large < 2000 / LARGE_ONE_IN
 

@@ -15,7 +15,7 @@ from attnspec.cluster import carrier as carrying
 from attnspec.cluster.address import ClusterAddress, read_address
 from attnspec.cluster.carrier import ClusterCarrier
 from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
-from attnspec.cluster.messages import Answer, Part, Question, Task
+from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
 from attnspec.cluster.workforce import Workforce, resources_for
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -36,11 +36,12 @@ from helpers.outcomes import outcome
 from helpers.records import run_started, write_record
 
 ONE, TWO = "tcp://one:1", "tcp://two:2"
-FIT = Answer(attnspec.__version__, "law", {"numpy": "2.0", "torch": "2.5"},
-             {"torch/sdpa": "", "jax/attention": "jax is not installed."}, {"torch/sdpa": "2.5", "jax/attention": ""})
-OTHER = Answer(attnspec.__version__, "law", {"numpy": "2.1", "jax": "0.5"},
-               {"torch/sdpa": "torch is not installed.", "jax/attention": ""},
-               {"torch/sdpa": "", "jax/attention": "0.5"})
+FIT = WorkerAnswer(attnspec.__version__, "law", {"numpy": "2.0", "torch": "2.5"},
+                   {"torch/sdpa": "", "jax/attention": "jax is not installed."},
+                   {"torch/sdpa": "2.5", "jax/attention": ""})
+OTHER = WorkerAnswer(attnspec.__version__, "law", {"numpy": "2.1", "jax": "0.5"},
+                     {"torch/sdpa": "torch is not installed.", "jax/attention": ""},
+                     {"torch/sdpa": "", "jax/attention": "0.5"})
 PLAN = Plan(("sound/naive", "sound/eager"), clauses=("attention.shape", "attention.dtype"), effort=Effort.GLANCE,
             dtypes=(DType.FLOAT32,))
 
@@ -49,10 +50,10 @@ PLAN = Plan(("sound/naive", "sound/eager"), clauses=("attention.shape", "attenti
 class FakeConnection(Connection):
     """A cluster of no processes. told: what its workers answer.  dies: those that die with the first thing they get."""
 
-    told: dict[str, Answer | str] = field(default_factory=dict)
+    told: dict[str, WorkerAnswer | str] = field(default_factory=dict)
     declared: Mapping[str, float] = field(default_factory=dict)
     dies: set[str] = field(default_factory=set)
-    part_is: Part | None = None
+    part_is: TaskResult | None = None
     tasks: list[Task] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
@@ -62,13 +63,13 @@ class FakeConnection(Connection):
     def resources(self) -> Mapping[str, Mapping[str, float]]:
         return dict.fromkeys(self.told, self.declared)
 
-    def ask(self, question: Question, workers: list[str]) -> Mapping[str, Answer | str]:  # noqa: ARG002  (Dask's)
+    def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:  # noqa: ARG002  (Dask's)
         return {address: self.told[address] for address in workers}
 
     def submit(self, task: Task, key: str, workers: list[str],  # noqa: ARG002  (Dask's)
-               resources: Mapping[str, float]) -> Future[Part]:  # noqa: ARG002  (Dask's)
+               resources: Mapping[str, float]) -> Future[TaskResult]:  # noqa: ARG002  (Dask's)
         self.tasks.append(task)
-        future: Future[Part] = Future()
+        future: Future[TaskResult] = Future()
         if self.dies & set(workers):
             for address in workers:
                 self.told.pop(address, None)
@@ -76,14 +77,14 @@ class FakeConnection(Connection):
             future.set_result(self.part_is or judged(task))
         return future
 
-    def part(self, future: Future[Part]) -> Part:
+    def part(self, future: Future[TaskResult]) -> TaskResult:
         return future.result()
 
-    def leave(self, run: str, futures: list[Future[Part]]) -> None:  # noqa: ARG002  (Dask's)
+    def leave(self, run: str, futures: list[Future[TaskResult]]) -> None:  # noqa: ARG002  (Dask's)
         self.left.append(run)
 
 
-def fake(*told: Answer | str, **more: object) -> FakeConnection:
+def fake(*told: WorkerAnswer | str, **more: object) -> FakeConnection:
     """A cluster whose workers answer so."""
     answers = dict(zip((ONE, TWO), told, strict=False))
     return FakeConnection(None, ModuleType("distributed"), told=answers, **more)  # type: ignore[arg-type]  # by name
@@ -91,15 +92,15 @@ def fake(*told: Answer | str, **more: object) -> FakeConnection:
 
 def workforce(connection: Connection, **plan: object) -> Workforce:
     asked = replace(Plan(()), **plan)  # type: ignore[arg-type]  # fields by name
-    return Workforce(connection, Question(asked, "/here"), "law")
+    return Workforce(connection, WorkerQuestion(asked, "/here"), "law")
 
 
-def judged(task: Task) -> Part:
+def judged(task: Task) -> TaskResult:
     """What a worker records where all holds."""
     source = TrialJobs(with_engine(task.plan, engine=ENGINE, recipe=""))
     jobs = Named(frozenset(task.groups)).of(source.items())
     lines = [to_line(event) for job in jobs for event in (started(job), finished(job))]
-    return Part(tuple(lines), seconds=1.0)
+    return TaskResult(tuple(lines), seconds=1.0)
 
 
 def started(job: Item) -> ItemStarted:
@@ -146,7 +147,7 @@ def test_a_cluster_divides_the_run_alone(cli: Cli, words: tuple[str, ...], told:
     assert (code, said) == (2, f"attnspec: {told}\n")
 
 
-UNFIT: Mapping[str, tuple[tuple[Answer | str, ...], str]] = {
+UNFIT: Mapping[str, tuple[tuple[WorkerAnswer | str, ...], str]] = {
     "no workers": ((), r"the scheduler has no workers\. Start some: dask worker ADDRESS\."),
     "no attnspec": (("No module named 'attnspec'.",),
                     r"the worker tcp://one:1 cannot judge \(No module named 'attnspec'\)\. Install attnspec "),
@@ -229,12 +230,12 @@ def carry(connection: FakeConnection, monkeypatch: pytest.MonkeyPatch) -> Carrie
 
 
 @pytest.fixture
-def able() -> Answer:
+def able() -> WorkerAnswer:
     """A worker that can judge everything."""
     return replace(FIT, missing={}, releases={})
 
 
-def test_every_item_is_judged_once_by_some_worker(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_item_is_judged_once_by_some_worker(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = fake(able, able)
     run = carry(cluster, monkeypatch)
     assert set(run.verdicts.values()) == {Verdict.HELD}
@@ -243,20 +244,20 @@ def test_every_item_is_judged_once_by_some_worker(able: Answer, monkeypatch: pyt
         ("sound/eager", "float32"), ("sound/naive", "float32")]
 
 
-def test_a_task_names_no_other_targets_than_its_own(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_names_no_other_targets_than_its_own(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = fake(able)
     carry(cluster, monkeypatch)
     assert [task.plan.targets for task in cluster.tasks] == [("sound/naive",), ("sound/eager",)]
 
 
-def test_a_part_that_is_told_twice_is_recorded_once(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_is_told_twice_is_recorded_once(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     run = carry(fake(able), monkeypatch)
     before = list(run.events)
     run.listener.receive(before)
     assert run.events == before
 
 
-def test_what_a_dead_worker_had_is_done_by_one_that_comes(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_dead_worker_had_is_done_by_one_that_comes(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = fake(able, dies={ONE})
     monkeypatch.setattr(FakeConnection, "workers", come(cluster, able))
     run = carry(cluster, monkeypatch)
@@ -264,7 +265,7 @@ def test_what_a_dead_worker_had_is_done_by_one_that_comes(able: Answer, monkeypa
     assert run.said == [] or run.said[0].startswith("no worker is left that can judge sound/naive. The run waits")
 
 
-def come(cluster: FakeConnection, answer: Answer) -> object:
+def come(cluster: FakeConnection, answer: WorkerAnswer) -> object:
     """The list of workers, where another comes once the first has died."""
     def workers(_: FakeConnection) -> Mapping[str, int]:
         if not cluster.told:
@@ -274,7 +275,7 @@ def come(cluster: FakeConnection, answer: Answer) -> object:
     return workers
 
 
-def test_where_no_worker_comes_the_rest_is_given_up(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_worker_comes_the_rest_is_given_up(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrying, "PATIENCE", 0.1)
     run = carry(fake(able, dies={ONE}), monkeypatch)
     assert set(run.verdicts.values()) == {Verdict.NOT_RUN}
@@ -283,7 +284,7 @@ def test_where_no_worker_comes_the_rest_is_given_up(able: Answer, monkeypatch: p
     assert reason == "no worker of the cluster was left that could judge it"
 
 
-def test_a_worker_that_comes_and_is_not_fit_gets_nothing(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_comes_and_is_not_fit_gets_nothing(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = fake(able, dies={ONE})
     monkeypatch.setattr(FakeConnection, "workers", come(cluster, replace(able, version="9")))
     monkeypatch.setattr(carrying, "PATIENCE", 0.1)
@@ -294,7 +295,8 @@ def test_a_worker_that_comes_and_is_not_fit_gets_nothing(able: Answer, monkeypat
         "environment. It is given nothing to do."]
 
 
-def test_what_no_worker_can_judge_is_given_up_with_the_reason(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_worker_can_judge_is_given_up_with_the_reason(able: WorkerAnswer,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     run = carry(fake(replace(able, missing={"sound/naive": "there is no file."})), monkeypatch)
     lost = [done.outcome for done in run.listener.done.values() if isinstance(done, ItemFinished)
             and done.outcome.verdict is Verdict.NOT_RUN]
@@ -302,13 +304,13 @@ def test_what_no_worker_can_judge_is_given_up_with_the_reason(able: Answer, monk
     assert {each.reason for each in lost} == {"there is no file."}
 
 
-def test_a_part_without_a_result_says_why(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = carry(fake(able, part_is=Part(wrong="its worker failed.", defects=("Traceback",))), monkeypatch)
+def test_a_part_without_a_result_says_why(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = carry(fake(able, part_is=TaskResult(wrong="its worker failed.", defects=("Traceback",))), monkeypatch)
     assert set(run.verdicts.values()) == {Verdict.NOT_RUN}
     assert run.listener.defects == ["Traceback"]
 
 
-def test_an_interruption_withdraws_what_is_not_done(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_withdraws_what_is_not_done(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
@@ -320,7 +322,7 @@ def test_an_interruption_withdraws_what_is_not_done(able: Answer, monkeypatch: p
     assert run.verdicts == {}
 
 
-def test_a_scheduler_that_is_lost_costs_what_is_not_done(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_is_lost_costs_what_is_not_done(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = fake(able)
 
     def workers(_: FakeConnection) -> Mapping[str, int]:
@@ -355,10 +357,10 @@ def test_a_task_that_fails_says_why_in_a_sentence(problem: Exception, told: str)
     distributed.client = ModuleType("client")  # type: ignore[attr-defined]  # as above
     distributed.client.FutureCancelledError = FutureCancelledError
     future.set_exception(problem)
-    assert Connection(None, distributed).part(future) == Part(wrong=told)
+    assert Connection(None, distributed).part(future) == TaskResult(wrong=told)
 
 
-def test_short_pairs_are_dealt_several_at_a_time(able: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_pairs_are_dealt_several_at_a_time(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("naive", "eager", "online_blocks", "fused_blocks", "finite_minimum_bias", "padded_tiles", "split_keys")
     monkeypatch.setattr(sys.modules[__name__], "PLAN", replace(PLAN, targets=tuple(f"sound/{each}" for each in names)))
     cluster = fake(able)

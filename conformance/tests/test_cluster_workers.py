@@ -20,7 +20,7 @@ from attnspec.cli import main
 from attnspec.cluster import worker
 from attnspec.cluster.address import read_address
 from attnspec.cluster.connection import connected
-from attnspec.cluster.messages import Part, Question, Task
+from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
@@ -49,7 +49,7 @@ def task(plan: Plan, folder: Path) -> Task:
 def test_a_worker_tells_what_it_can_judge(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOW, encoding="utf-8")
     targets = ("numpy/attention", "mine.py:attend", "other.py:attend", "nowhere.at:all", "mine:attend", "sound/naive")
-    told = worker.answer(Question(replace(PLAN, targets=targets), str(tmp_path)))
+    told = worker.answer(WorkerQuestion(replace(PLAN, targets=targets), str(tmp_path)))
     assert told.version == attnspec.__version__
     assert told.environment["numpy"]
     assert {target: reason for target, reason in told.missing.items() if reason} == {
@@ -58,14 +58,14 @@ def test_a_worker_tells_what_it_can_judge(tmp_path: Path) -> None:
 
 
 def test_a_worker_tells_what_of_the_command_it_has_not(tmp_path: Path) -> None:
-    told = worker.answer(Question(replace(PLAN, spec_add=("mine.yaml",), baseline="known.yaml"), str(tmp_path)))
+    told = worker.answer(WorkerQuestion(replace(PLAN, spec_add=("mine.yaml",), baseline="known.yaml"), str(tmp_path)))
     assert told.absent == (str(tmp_path / "mine.yaml"), str(tmp_path / "known.yaml"))
 
 
 def test_what_is_wrong_where_a_worker_is_is_an_answer(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "manifest.yaml").write_text("library: [", encoding="utf-8")
-    told = worker.answer(Question(replace(PLAN, implementations=(str(tmp_path),)), str(tmp_path)))
+    told = worker.answer(WorkerQuestion(replace(PLAN, implementations=(str(tmp_path),)), str(tmp_path)))
     assert "manifest.yaml" in told.wrong
 
 
@@ -77,7 +77,7 @@ def test_a_part_of_a_run_without_a_result_tells_its_last_words(tmp_path: Path) -
 
 def test_a_part_of_a_run_is_ended_where_its_client_leaves(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
-    parts: list[Part] = []
+    parts: list[TaskResult] = []
     slow = task(replace(PLAN, targets=("slow.py:attend",)), tmp_path)
     judging = threading.Thread(target=lambda: parts.append(worker.judge(slow)))
     judging.start()
@@ -87,7 +87,7 @@ def test_a_part_of_a_run_is_ended_where_its_client_leaves(tmp_path: Path) -> Non
     assert judging.is_alive()
     worker.stop("a run")
     judging.join(60)
-    assert parts == [Part(wrong="it was interrupted.")]
+    assert parts == [TaskResult(wrong="it was interrupted.")]
 
 
 def test_a_part_of_a_run_ends_with_its_worker(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Change, Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.comparison import Comparison, compare, has_moved
+from attnspec.report.comparison import RunComparison, compare, has_moved
 from attnspec.report.comparison_text import comparison_text
 from attnspec.report.history import HEIGHT, history
 from attnspec.report.page import render
@@ -25,13 +25,13 @@ HELD, VIOLATED, ERRORED = Verdict.HELD, Verdict.VIOLATED, Verdict.ERRORED
 LATER = "2026-02-03T04:05:06+00:00"
 
 
-def of(now: Outcome | None, before: Outcome | None) -> Comparison:
+def of(now: Outcome | None, before: Outcome | None) -> RunComparison:
     """Two runs that both have an item that holds, and this one."""
     base = outcome(HELD, "core.base")
     return compare([run(base, *([now] if now else []))], [run(base, *([before] if before else []))])
 
 
-def told(compared: Comparison) -> list[tuple[str, str]]:
+def told(compared: RunComparison) -> list[tuple[str, str]]:
     return [(group.name, entry.says) for group in compared.groups for entry in group.entries]
 
 

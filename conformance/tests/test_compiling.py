@@ -21,7 +21,7 @@ from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
-from attnspec.subjects.call import Answer, Call
+from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.new_shapes import with_compiling
 from attnspec.subjects.subject import Subject
@@ -43,7 +43,7 @@ class Compiled(InProcess):
     shapes: list[object] = field(default_factory=list)
     worked: list[float] = field(default_factory=list)
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         shape = tuple(array.shape for array in call.named.values())
         self.worked.append(self.old if shape in self.shapes else self.new)
         self.shapes.append(shape)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.whereabouts import Place, borne_out
+from attnspec.diagnosis.whereabouts import FailurePlace, borne_out
 from attnspec.engine.evidence import calls_at_other_sizes
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import (
-    Standing,
+    ConditionStanding,
     keywords_in,
     lengths_in,
     meets,
@@ -50,18 +50,19 @@ def test_a_recipe_tells_its_lengths_and_what_is_given() -> None:
 
 
 @pytest.mark.parametrize(("failing", "passing", "found"), [
-    ([{"S": 65}, {"S": 90}], [{"S": 64}], Standing.DECIDES),
-    ([{"S": 65}], [{"S": 90}], Standing.IS_NEEDED),
-    ([{"S": 65}, {"S": 2}], [], Standing.CONTRADICTED)])
+    ([{"S": 65}, {"S": 90}], [{"S": 64}], ConditionStanding.DECIDES),
+    ([{"S": 65}], [{"S": 90}], ConditionStanding.IS_NEEDED),
+    ([{"S": 65}, {"S": 2}], [], ConditionStanding.CONTRADICTED)])
 def test_a_boundary_stands_where_no_case_speaks_against_it(failing: list[dict[str, int]],
-                                                           passing: list[dict[str, int]], found: Standing) -> None:
+                                                           passing: list[dict[str, int]],
+                                                           found: ConditionStanding) -> None:
     assert standing("Fails where S ≥ 65; holds at S = 64.", failing, passing) is found
 
 
 def test_what_holds_somewhere_within_is_told_as_needed_alone() -> None:
     words = weakened("Fails where S ≥ 65; holds at S = 64.")
     assert words == "Fails only where S ≥ 65 (not in every case); holds at S = 64."
-    assert standing(words, [{"S": 65}], []) is Standing.DECIDES
+    assert standing(words, [{"S": 65}], []) is ConditionStanding.DECIDES
     assert needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
 
 
@@ -89,7 +90,7 @@ def test_a_case_of_another_group_that_is_given_no_more_contradicts_too() -> None
 
 
 def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
-    found = Place("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
+    found = FailurePlace("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
     failing = "B1,H1,Hkv1,T9,S65,D4,Dv4;mask=none;families=normal;with=causal;seed=1"
     within = Recipe.parse(failing.replace("S65", "S90"))
     assert borne_out(found, failing, []) == found

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attnspec.core.decoder_keywords import STEP_PATTERNS, USUAL_STEPS, StepPattern
 from attnspec.core.errors import TargetError, UsageError
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Kind
@@ -43,7 +43,7 @@ from helpers.subjects import loaded
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
-DECODERS = [name for name, sound in SOUND.items() if sound.form is Form.DECODER]
+DECODERS = [name for name, sound in SOUND.items() if sound.form is InputForm.DECODER]
 
 
 def problem(more: str = "", dtype: DType = DType.FLOAT32, *, steps: str = "halves", past: str = "half",
@@ -177,7 +177,7 @@ ALIKE = "B3,H2,Hkv2,T4,S9,D4,Dv3"
 
 def test_a_decoder_is_recognised_by_its_parameter(tmp_path: Path) -> None:
     declared = loaded(tmp_path, APPENDS).declaration
-    assert declared.form is Form.DECODER
+    assert declared.form is InputForm.DECODER
     assert declared.keywords == {"past_key", "past_value", "cache", "causal", "scale"}
 
 
@@ -249,7 +249,7 @@ def test_only_decoders_have_an_attribute_of_that_name_read(tmp_path: Path) -> No
 
 def test_a_layer_may_be_a_decoder() -> None:
     subject = load("numpy/decoder_layer", surroundings=Surroundings())
-    assert (subject.declaration.kind, subject.declaration.form) == (Kind.LAYER, Form.DECODER)
+    assert (subject.declaration.kind, subject.declaration.form) == (Kind.LAYER, InputForm.DECODER)
     made = problem("causal", DType.FLOAT64, past="new_as_queries", steps="growing")
     expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
     np.testing.assert_allclose(subject.answer(made).output, expected, rtol=1e-10)
@@ -357,7 +357,7 @@ def test_there_are_four_sound_decoders() -> None:
 
 
 def test_every_fault_of_a_cache_is_one_of_a_decoder() -> None:
-    assert {fault_subject(f"fault/{each.name}").declaration.form for each in FAULTS} == {Form.DECODER}
+    assert {fault_subject(f"fault/{each.name}").declaration.form for each in FAULTS} == {InputForm.DECODER}
 
 
 def test_a_decoder_takes_all_that_has_a_place_beside_a_cache() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
-from attnspec.core.errors import ManifestError, Place
+from attnspec.core.errors import FileLocation, ManifestError
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan
@@ -18,7 +18,7 @@ from attnspec.record.outcome import Change, Evidence, KnownFinding, Measured, Ou
 from helpers.places import SMALL_SPEC
 
 LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",
-                   (DType.FLOAT32,), Place("manifest.yaml", 7))
+                   (DType.FLOAT32,), FileLocation("manifest.yaml", 7))
 OUTCOME = Outcome("mine/attend", "causal.no_lookahead", DType.FLOAT32, Level.MUST, Verdict.VIOLATED, "rows moved")
 LISTING = "listed as violated until 2.14 (https://example.org/1), but "
 

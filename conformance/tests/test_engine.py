@@ -23,7 +23,7 @@ from attnspec.numerics import screen
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
-from attnspec.subjects.subject import Answer
+from attnspec.subjects.subject import SubjectAnswer
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
@@ -414,11 +414,11 @@ def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
 
 
 def test_large_values_are_not_remembered_for_long() -> None:
-    memory: Memory[Answer] = Memory(most_bytes=1000)
+    memory: Memory[SubjectAnswer] = Memory(most_bytes=1000)
     for number in range(4):
-        memory.recall(str(number), lambda: Answer(np.zeros(50), weights=np.zeros(10)))
+        memory.recall(str(number), lambda: SubjectAnswer(np.zeros(50), weights=np.zeros(10)))
     assert list(memory) == ["2", "3"]
-    memory.recall("large", lambda: Answer(np.zeros(1000)))
+    memory.recall("large", lambda: SubjectAnswer(np.zeros(1000)))
     assert list(memory) == ["large"]
 
 

@@ -20,7 +20,7 @@ from attnspec.problems.problem import Array
 from attnspec.questions.asker import Reply
 from attnspec.ranking.kernels import KernelWorker
 from attnspec.record.outcome import Outcome
-from attnspec.record.ranked import Standing
+from attnspec.record.ranked import KernelStanding
 from attnspec.subjects.call import Call
 from attnspec.subjects.watching import GIVEN_UP, Asking, incidents_of, watched
 from helpers.subjects import subject_of
@@ -127,7 +127,7 @@ def test_an_error_of_attnspecs_own_costs_a_ranked_kernel_one_item(here: Path, mo
     monkeypatch.setattr("attnspec.questions.conventions.mask_with_causal", fail)
     plan = Plan((target,), clauses=(CLAUSE, "attention.definition"), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
     ranked = KernelWorker(plan, 0, lambda _: None).rank(target)
-    assert (ranked.verdict, ranked.held) == (Standing.NOT_JUDGED, 1)
+    assert (ranked.verdict, ranked.held) == (KernelStanding.NOT_JUDGED, 1)
     assert "attnspec itself failed at attention" in ranked.reason
     assert "KeyError" in ranked.reason
 

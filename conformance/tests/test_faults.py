@@ -14,7 +14,7 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.dropout_keywords import RATE, SEED
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import drift
@@ -36,7 +36,7 @@ Function = Callable[..., Any]  # both contracts: each test knows which it is cal
 # those of sizes, other forms, gradients and variants: test_size_faults.py, test_packed.py, test_paged.py,
 # test_gradients.py, test_made_variants.py
 ATTENTION = [fault for fault in FIXED
-             if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE and not (fault.backward or fault.made)]
+             if fault.kind is Kind.ATTENTION and fault.form is InputForm.DENSE and not (fault.backward or fault.made)]
 LAYERS = [fault for fault in CATALOGUE.values() if fault.kind is Kind.LAYER and not fault.backward]
 DROPPING = (RATE, SEED)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)

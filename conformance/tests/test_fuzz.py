@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 import yaml
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import FileLocation, SpecError
 from attnspec.spec import yaml_lines
 from attnspec.spec.yaml_lines import parse_yaml
 from helpers.fuzzed_files import documents, known
@@ -36,7 +36,7 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_spoilt_file_is_told_with_its_line_or_works(fuzzer: Fuzzer, part: int) -> None:
     found = {number: fuzzer.put(number) for number in range(part, MUTANTS, PARTS)}
-    wrong = [fuzzer.told(number, each) for number, each in found.items() if each.end not in ALLOWED]
+    wrong = [fuzzer.describe_mutant(number, each) for number, each in found.items() if each.end not in ALLOWED]
     assert not wrong, "\n".join(wrong[:5])
 
 
@@ -61,9 +61,9 @@ def spin() -> None:
 
 @pytest.mark.parametrize(("use", "end"), [
     (lambda: None, End.WORKS),
-    (raising(SpecError("is wrong.", where=Place("spec/causal.yaml", 3))), End.ERROR),
-    (raising(SpecError("is wrong.", where=Place("spec/causal.yaml"))), End.NO_PLACE),
-    (raising(SpecError("x" * 2000, where=Place("spec/causal.yaml", 3))), End.LONG),
+    (raising(SpecError("is wrong.", where=FileLocation("spec/causal.yaml", 3))), End.ERROR),
+    (raising(SpecError("is wrong.", where=FileLocation("spec/causal.yaml"))), End.NO_PLACE),
+    (raising(SpecError("x" * 2000, where=FileLocation("spec/causal.yaml", 3))), End.LONG),
     (raising(UntoldError("not_run")), End.UNTOLD),
     (raising(ValueError("Invalid IPv6 URL")), End.TRACEBACK),
     (raising(RecursionError()), End.TRACEBACK),
@@ -75,7 +75,7 @@ def test_what_is_no_answer_is_found_out(use: Callable[[], None], end: End) -> No
 
 def test_a_mutant_that_fails_is_told_with_seed_number_and_text(fuzzer: Fuzzer) -> None:
     _, spoilt = fuzzer.mutant(7)
-    told = fuzzer.told(7, Ended(End.TRACEBACK, "ValueError"))
+    told = fuzzer.describe_mutant(7, Ended(End.TRACEBACK, "ValueError"))
     assert told.startswith(f"\nseed {SEED}, number 7: ")
     assert spoilt.data.decode(errors="backslashreplace") in told
 

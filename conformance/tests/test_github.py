@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attnspec
 import pytest
-from attnspec.core.errors import Place, UsageError
+from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.github_actions import append_summary, in_repository
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.outcome import Change, Likeness, Outcome
@@ -98,7 +98,7 @@ def test_a_record_puts_no_markup_into_the_summary() -> None:
 
 def test_an_annotation_stands_at_the_line_of_the_function() -> None:
     [line] = error_commands([run(failure("core.a", like=True), failure("core.b", like=True))],
-                         lambda _: Place("folder/mine.py", 4))
+                         lambda _: FileLocation("folder/mine.py", 4))
     assert line == ("::error file=folder/mine.py,line=4,title=lib/attend%3A the mask comes late (`late_mask`)::core.a "
                     "(float32) and 1 failure more%0A1 of 4 entries differ%0Arepeat it: attnspec replay 'lib/attend "
                     "core.a float32 B1;T2'")
@@ -143,7 +143,7 @@ def test_the_badge_of_an_interrupted_run_is_grey() -> None:
 def test_a_function_is_found_without_importing_it(target: str, line: int, here: Path) -> None:
     (here / "mine.py").write_text(f"{SCALELESS}\n\nmade = attend\nraise SystemExit\n", encoding="utf-8")
     place = defined_at(target)
-    assert place == (Place(str(here / "mine.py"), line) if line else None)
+    assert place == (FileLocation(str(here / "mine.py"), line) if line else None)
 
 
 def test_a_registered_subject_is_defined_in_its_adapter() -> None:
@@ -160,12 +160,12 @@ def test_a_file_that_is_no_python_is_nobodys_place(here: Path) -> None:
 
 
 def test_annotations_name_files_from_the_checkout(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = Place(str(here.resolve() / "folder" / "mine.py"), 4)
+    inside = FileLocation(str(here.resolve() / "folder" / "mine.py"), 4)
     monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
-    assert in_repository(inside) == Place("folder/mine.py", 4)
+    assert in_repository(inside) == FileLocation("folder/mine.py", 4)
     monkeypatch.setenv("GITHUB_WORKSPACE", str(here / "elsewhere"))
-    assert in_repository(inside) == Place("folder/mine.py", 4)  # from where the program runs
-    assert in_repository(Place("/usr/lib/elsewhere.py", 4)) is None  # GitHub would show nothing there
+    assert in_repository(inside) == FileLocation("folder/mine.py", 4)  # from where the program runs
+    assert in_repository(FileLocation("/usr/lib/elsewhere.py", 4)) is None  # GitHub would show nothing there
 
 
 def test_a_written_adapter_is_annotated_at_the_function_that_it_wraps(
@@ -184,7 +184,7 @@ def test_a_written_adapter_is_annotated_at_the_function_that_it_wraps(
     assert wrapped is not None
     assert annotated_at("theirs/own", [here / "implementations"]) == wrapped
     (here / "theirs_own.py").unlink()
-    assert annotated_at("theirs/own", [here / "implementations"]) == Place("implementations/theirs/own.py", 4)
+    assert annotated_at("theirs/own", [here / "implementations"]) == FileLocation("implementations/theirs/own.py", 4)
 
 
 def test_the_summary_is_added_to_what_is_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.faults.backward import as_backward
-from attnspec.faults.backward_work import Way
+from attnspec.faults.backward_work import BackwardMethod
 from attnspec.faults.sound_backward import SOUND_BACKWARD
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.bound import weight_error
@@ -131,7 +131,7 @@ def test_the_bound_sees_a_stage_that_is_a_little_off(spot: str, dtype: DType) ->
     grad = grad_of(made)
     off = 1 + {DType.FLOAT64: 1e-13, DType.FLOAT32: 1e-4}.get(dtype, 0.06)
     edits = {spot: lambda array, _: array * array.dtype.type(off)}
-    found = as_backward(Way(), edits)(made.query, made.key, made.value, grad, **made.given)  # type: ignore[arg-type]
+    found = as_backward(BackwardMethod(), edits)(made.query, made.key, made.value, grad, **made.given)  # type: ignore[arg-type]
     assert max(ratio(found[of], gradient) for of, gradient in expected_of(made, grad).items()) > 1
 
 

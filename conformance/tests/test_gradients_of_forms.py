@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import pytest
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
@@ -211,8 +211,9 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
     assert claimed[:, :, 2].any() != is_spoiled
 
 
-@pytest.mark.parametrize(("form", "noun"), [(Form.PAGED, "functions that read pages"), (Form.DECODER, "decoders")])
-def test_what_serves_a_model_is_not_asked_for_gradients(form: Form, noun: str) -> None:
+@pytest.mark.parametrize(("form", "noun"),
+                         [(InputForm.PAGED, "functions that read pages"), (InputForm.DECODER, "decoders")])
+def test_what_serves_a_model_is_not_asked_for_gradients(form: InputForm, noun: str) -> None:
     declared = Declaration(lift="torch", form=form)
     against = Misfits("mine:attend", declared, {}, None)
     assert against.lacks(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"

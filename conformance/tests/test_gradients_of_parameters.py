@@ -27,7 +27,7 @@ from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.lower import lower
 from attnspec.subjects.registry import load
-from attnspec.subjects.subject import Answer, Subject
+from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.memory import held_bytes
 from attnspec.trials.parameters import spread
@@ -90,7 +90,7 @@ def told(target: str, clause: str) -> tuple[Verdict, str]:
 
 
 def expected(subject: Subject, more: str = "", dtype: DType = DType.FLOAT64,
-             sizes: str = SQUARE) -> tuple[Mapping[str, Gradient], Answer]:
+             sizes: str = SQUARE) -> tuple[Mapping[str, Gradient], SubjectAnswer]:
     """What the definition says of the gradients of parameters, and what the subject answers."""
     made, evaluator = problem(more, dtype, sizes=sizes), Evaluator(subject, dtype)
     found = evaluator.expect(made, "", "parameters").gradients
@@ -276,4 +276,5 @@ def test_what_is_remembered_counts_the_gradients_in_it() -> None:
     """Those of a layer's parameters are as many numbers as its model is wide, squared."""
     gradient = Gradient(np.zeros((64, 64)), np.zeros((64, 64)), np.ones((64, 64), bool))
     assert held_bytes(of_gradients({"w_query": gradient})) == 64 * 64 * 17
-    assert held_bytes(Answer(np.zeros(2), None, by_input={"params.w_query": np.zeros((64, 64))})) == 64 * 64 * 8 + 16
+    assert held_bytes(SubjectAnswer(np.zeros(2), None,
+                                    by_input={"params.w_query": np.zeros((64, 64))})) == 64 * 64 * 8 + 16

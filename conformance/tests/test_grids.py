@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.evaluation.baselines import dealing, grids
 from attnspec.evaluation.baselines.dealing import GridCase, affordable, dealt, for_layers, told, work
 from attnspec.evaluation.baselines.grid_suites import OPTIONS, of_grids
-from attnspec.evaluation.baselines.grids import Grid, Option, Source
+from attnspec.evaluation.baselines.grids import GridSource, Option, ParameterGrid
 from attnspec.evaluation.baselines.inputs import SHAPES, normal
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.evaluation.baselines.rules import twice_eager_and_noise
@@ -22,8 +22,8 @@ EVERY = {name: getattr(grids, name) for name in ("FLASH_ATTENTION", "FLASH_ATTEN
 RULE_OF = {"FLASH_ATTENTION": "flash_attention", "FLASH_ATTENTION_3": "flash_attention_3",
            "FUSED_ATTENTION": "pytorch_fused"}
 BY_NAME = pytest.mark.parametrize("published", EVERY.values(), ids=EVERY.keys())
-SMALL = Grid(Source("example/kernels", "tests/test_it.py", "0" * 40), "test_it", (2, 3), ((4, 4), (4, 1)),
-             ((5, 7), (8, 8), (9, 1), (1, 9), (16, 17)), ((8, 8), (8, 16)), (Option.CAUSAL,))
+SMALL = ParameterGrid(GridSource("example/kernels", "tests/test_it.py", "0" * 40), "test_it", (2, 3), ((4, 4), (4, 1)),
+                      ((5, 7), (8, 8), (9, 1), (1, 9), (16, 17)), ((8, 8), (8, 16)), (Option.CAUSAL,))
 
 
 def only(*options: Option, softcap: float | None = None, gain: float = 1.0) -> Problem:
@@ -36,13 +36,13 @@ def only(*options: Option, softcap: float | None = None, gain: float = 1.0) -> P
 
 @pytest.mark.family(1)
 @BY_NAME
-def test_a_seed_deals_the_same_twice_and_another_seed_others(published: tuple[Grid, ...]) -> None:
+def test_a_seed_deals_the_same_twice_and_another_seed_others(published: tuple[ParameterGrid, ...]) -> None:
     assert dealt(published, 0) == dealt(published, 0)
     assert dealt(published, 0) != dealt(published, 1)
 
 
 @BY_NAME
-def test_what_is_dealt_is_published_but_for_sequences_and_heads(published: tuple[Grid, ...]) -> None:
+def test_what_is_dealt_is_published_but_for_sequences_and_heads(published: tuple[ParameterGrid, ...]) -> None:
     for case in dealt(published, 3):
         sizes = case.sizes
         assert (sizes.T, sizes.S) in case.grid.lengths
@@ -54,7 +54,7 @@ def test_what_is_dealt_is_published_but_for_sequences_and_heads(published: tuple
 
 
 @BY_NAME
-def test_small_and_large_cases_have_half_of_the_work_each(published: tuple[Grid, ...]) -> None:
+def test_small_and_large_cases_have_half_of_the_work_each(published: tuple[ParameterGrid, ...]) -> None:
     costs = [work(case.sizes) for case in dealt(published, 0)]
     assert max(costs) <= dealing.LARGEST
     for half in ([cost for cost in costs if cost <= dealing.SMALL], [cost for cost in costs if cost > dealing.SMALL]):
@@ -62,7 +62,7 @@ def test_small_and_large_cases_have_half_of_the_work_each(published: tuple[Grid,
 
 
 @BY_NAME
-def test_every_test_of_a_grid_has_its_turn(published: tuple[Grid, ...]) -> None:
+def test_every_test_of_a_grid_has_its_turn(published: tuple[ParameterGrid, ...]) -> None:
     assert {case.grid.test for seed in range(2) for case in dealt(published, seed)} == {grid.test for grid in published}
 
 

@@ -10,7 +10,7 @@ from attnspec.cli.init import init
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.manifest import entry, head, learned_of
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
@@ -194,24 +194,24 @@ def here(here: Path) -> Path:
     return here
 
 
-def tried(target: str) -> tuple[Form, Trier]:
+def find_form_and_trier(target: str) -> tuple[CallForm, Trier]:
     trier = Trier(There(host_of(target, Surroundings())))
     return form_of(target, trier), trier
 
 
-def found(target: str) -> Form:
-    return tried(target)[0]
+def find_form(target: str) -> CallForm:
+    return find_form_and_trier(target)[0]
 
 
 def test_layout_polarity_and_names_are_found_out() -> None:
-    form = found("their_numpy:attend_bthd")
+    form = find_form("their_numpy:attend_bthd")
     assert (form.arrangement.shape, form.names, form.lift) == ("(B,{L},H,D)", (), "")
     assert {each.keyword: (each.parameter, each.expression) for each in form.passed} == {
         "mask": ("attn_mask", "~mask"), "causal": ("is_causal", "True"), "scale": ("softmax_scale", "scale")}
 
 
 def test_folded_heads_a_pair_and_another_default_scale_are_found_out() -> None:
-    form = found("their_numpy:folded")
+    form = find_form("their_numpy:folded")
     assert form.reading is not None
     assert (form.arrangement.shape, form.reading.path, form.reading.back.shape) == ("(B·H,{L},D)", "[0]", "(B·H,T,D)")
     assert form.parameter("bias") == "bias"
@@ -219,13 +219,13 @@ def test_folded_heads_a_pair_and_another_default_scale_are_found_out() -> None:
 
 
 def test_a_mask_for_all_heads_is_found_out_with_its_limit() -> None:
-    form = found("their_numpy:one_mask_for_all_heads")
+    form = find_form("their_numpy:one_mask_for_all_heads")
     assert form.passed[0].expression == "mask[:, 0]"
     assert form.limits["mask_axes"] == "BTS"
 
 
 def test_a_flag_that_gives_other_numbers_is_written_in_to_be_judged() -> None:
-    form = found("their_numpy:sees_one_more")
+    form = find_form("their_numpy:sees_one_more")
     assert form.keywords == ("causal",)
     assert form.remarks == (
         "Its is_causal is handed on as `causal`, but its output is -1.44 where 1.34 is expected, at (3, 0, 1, 0): "
@@ -233,7 +233,7 @@ def test_a_flag_that_gives_other_numbers_is_written_in_to_be_judged() -> None:
 
 
 def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
-    form = found("their_numpy:another_scale")
+    form = find_form("their_numpy:another_scale")
     assert form.keywords == ()
     assert form.remarks == (
         "Its scale could not be used as `scale`, so that keyword is left out. Nearest is scale=1 / scale (what the dot "
@@ -242,7 +242,7 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
 
 @pytest.mark.nightly
 def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> None:
-    form = found("their_numpy:loses_the_last")
+    form = find_form("their_numpy:loses_the_last")
     assert (form.names, form.limits["one_memory"]) == (("x", "context"), True)
     assert [re.sub(r"-?[0-9][0-9.]*", "#", said) for said in form.remarks] == [
         "Its context is handed another input, but its output is then # where # is expected, at (#, #, #): attnspec "
@@ -252,13 +252,13 @@ def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> 
 
 @pytest.mark.nightly
 def test_a_layer_that_raises_for_another_input_is_written_for_its_own() -> None:
-    form = found("their_numpy:refuses_another")
+    form = find_form("their_numpy:refuses_another")
     assert form.given["context"] == "query"
     assert form.remarks == ("With another input as its context it raises: attention to that is not judged.",)
 
 
 def test_an_input_of_which_nothing_is_known_may_be_a_memory() -> None:
-    form = found("their_numpy:of_a_source")
+    form = find_form("their_numpy:of_a_source")
     assert (form.names, form.limits["one_memory"]) == (("x", "src"), True)
     assert form.parameter("mask") == "context_mask"
 
@@ -266,19 +266,19 @@ def test_an_input_of_which_nothing_is_known_may_be_a_memory() -> None:
 @pytest.mark.nightly
 def test_a_layer_that_wants_the_width_of_its_context_is_told_it() -> None:
     pytest.importorskip("torch")
-    form = found("their_torch:Perceives")
+    form = find_form("their_torch:Perceives")
     assert form.construction["context_dim"] == "M"
     assert (form.limits["one_memory"], form.attends_to_itself, form.names) == (True, False, ())
 
 
 def test_a_memory_that_comes_before_the_queries_is_found() -> None:
-    form = found("their_numpy:memory_first")
+    form = find_form("their_numpy:memory_first")
     assert form.names == ("x", "memory")
     assert form.limits["one_memory"] is True
 
 
 def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
-    form = found("their_numpy:parameters_first")
+    form = find_form("their_numpy:parameters_first")
     assert form.names == ("query", "key", "value")
     assert form.keywords == ("mask",)
 
@@ -294,7 +294,7 @@ def test_printed_commands_ask_for_a_keyword_that_gives_other_numbers() -> None:
 
 
 def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
-    form, trier = tried("their_torch:Own")
+    form, trier = find_form_and_trier("their_torch:Own")
     assert form.arrangement.is_one
     assert ["".join(path) for path in form.state or ()] == [".qkv.weight", ".qkv.bias", ".proj.weight", ".proj.bias"]
     assert form.parameter("mask") == "mask"
@@ -305,13 +305,13 @@ def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
 
 @pytest.mark.nightly
 def test_a_layer_without_a_number_of_heads_has_one() -> None:
-    form = found("their_torch:Single")
+    form = find_form("their_torch:Single")
     assert (form.limits["single_head"], form.limits["projects_output"]) == (True, False)
 
 
 @pytest.mark.nightly
 def test_the_functions_of_torch_are_understood_without_a_signature() -> None:
-    form = found("torch.nn.functional:scaled_dot_product_attention")
+    form = find_form("torch.nn.functional:scaled_dot_product_attention")
     assert set(form.keywords) == {"mask", "bias", "causal", "scale"}
     assert form.given == {"enable_gqa": "Hkv != H"}
     assert 'bias.masked_fill(~mask, float("-inf"))' in source(form)
@@ -319,7 +319,7 @@ def test_the_functions_of_torch_are_understood_without_a_signature() -> None:
 
 
 def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
-    form = found("their_numpy:tiled")
+    form = find_form("their_numpy:tiled")
     assert form.left == {"block": "64", "precision": "'highest'", "kernel": ""}
     assert "- Left at their defaults: block=64, precision='highest', kernel." in source(form)
     assert "block" not in source(form).partition("def attend")[2]
@@ -339,13 +339,13 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
 ])
 def test_what_cannot_be_found_out_is_said(target: str, message: str) -> None:
     with pytest.raises(TargetError, match=re.escape(message)):
-        found(target)
+        find_form(target)
 
 
 @pytest.mark.parametrize("name", ["attend", "query"])
 def test_a_callee_with_a_name_of_ours_is_imported_under_another(here: Path, name: str) -> None:
     (here / f"their_{name}.py").write_text(THEIRS.replace("def tiled", f"def {name}"), encoding="utf-8")
-    text = source(found(f"their_{name}:{name}"))
+    text = source(find_form(f"their_{name}:{name}"))
     assert f"from their_{name} import {name} as theirs" in text
     assert "    return theirs(" in text
 
@@ -383,7 +383,7 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
         "    return torch.softmax(logits, -1) @ value\n", encoding="utf-8")
     monkeypatch.setattr(Hosted, "flushed", lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
     monkeypatch.chdir(tmp_path)
-    assert learned_of(*tried("plainly:attend")).flushing == (DType.FLOAT32,)
+    assert learned_of(*find_form_and_trier("plainly:attend")).flushing == (DType.FLOAT32,)
 
 
 @pytest.mark.nightly
@@ -392,5 +392,5 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
     ("fused_half", 'limits: {self_attention_only: true, ties_value_width: true, grouped: false, '
                    'refuses: ["D % 32 ≠ 0", "S % 64 ≠ 0"]}')])
 def test_init_finds_a_kernel_of_large_sizes_and_lists_what_it_refuses(name: str, limits: str) -> None:
-    form, trier = tried(f"their_numpy:{name}")
+    form, trier = find_form_and_trier(f"their_numpy:{name}")
     assert limits in entry(form, learned_of(form, trier))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold.acquaint import Written, acquaint
@@ -50,8 +50,8 @@ class Attention(nn.Module):
 """
 
 
-def written(folder: Path, name: str, source: str, module: str,
-            monkeypatch: pytest.MonkeyPatch) -> tuple[Written, Subject]:
+def write_adapter(folder: Path, name: str, source: str, module: str,
+                  monkeypatch: pytest.MonkeyPatch) -> tuple[Written, Subject]:
     """What init writes for it, and the subject that the adapter is."""
     (folder / f"{module}.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(str(folder))
@@ -70,8 +70,8 @@ def numpy_like(returned: str, change: str = "") -> str:
 
 def test_a_function_that_hands_its_cache_back_becomes_a_decoder(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, subject = written(tmp_path, "decode", numpy_like(f"{OUTPUT}, (k, v)"), "decodes", monkeypatch)
-    assert subject.declaration.form is Form.DECODER
+    found, subject = write_adapter(tmp_path, "decode", numpy_like(f"{OUTPUT}, (k, v)"), "decodes", monkeypatch)
+    assert subject.declaration.form is InputForm.DECODER
     assert subject.declaration.claims == ("causal", "decoder", "past")
     assert subject.declaration.conventions == {
         "causal_alignment": "top_left", "overfull_cache": "grows", "used_cache": "kept"}
@@ -82,29 +82,29 @@ def test_a_function_that_hands_its_cache_back_becomes_a_decoder(
 
 def test_a_cache_may_stand_beside_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = numpy_like(f"{OUTPUT}, weights, (k, v)")
-    found, subject = written(tmp_path, "decode", source, "weighs", monkeypatch)
-    assert subject.declaration.form is Form.DECODER
+    found, subject = write_adapter(tmp_path, "decode", source, "weighs", monkeypatch)
+    assert subject.declaration.form is InputForm.DECODER
     assert "return_weights" in subject.declaration.keywords
     assert "-> tuple[Any, ...]:" in found.adapter
 
 
 def test_who_takes_one_new_key_a_query_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = "    assert cache is None or q.shape[1] + cache[0].shape[1] == k.shape[1]\n"
-    _, subject = written(tmp_path, "decode", numpy_like(f"{OUTPUT}, (k, v)", check), "even", monkeypatch)
-    assert subject.declaration.form is Form.DECODER
+    _, subject = write_adapter(tmp_path, "decode", numpy_like(f"{OUTPUT}, (k, v)", check), "even", monkeypatch)
+    assert subject.declaration.form is InputForm.DECODER
     assert subject.declaration.limits.past_lengths == "equal"
 
 
 def test_who_hands_nothing_back_is_no_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, subject = written(tmp_path, "decode", numpy_like(OUTPUT), "forgets", monkeypatch)
-    assert subject.declaration.form is Form.DENSE
+    found, subject = write_adapter(tmp_path, "decode", numpy_like(OUTPUT), "forgets", monkeypatch)
+    assert subject.declaration.form is InputForm.DENSE
     assert "cache=None" in found.adapter
 
 
 def test_a_layer_that_hands_its_cache_back_becomes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    found, subject = written(tmp_path, "Attention", TORCH, "layered", monkeypatch)
-    assert (subject.declaration.form, subject.declaration.kind) == (Form.DECODER, Kind.LAYER)
+    found, subject = write_adapter(tmp_path, "Attention", TORCH, "layered", monkeypatch)
+    assert (subject.declaration.form, subject.declaration.kind) == (InputForm.DECODER, Kind.LAYER)
     assert 'The cache for its next call is answer["cache"].' in " ".join(found.found)
     assert subject.declaration.limits.self_attention_only
     assert subject.declaration.conventions["used_cache"] == "kept"

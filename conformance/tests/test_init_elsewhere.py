@@ -15,7 +15,7 @@ from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import Death
 from attnspec.scaffold import trial_adapter
 from attnspec.scaffold.acquaint import acquaint
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -36,30 +36,30 @@ def attend(query, key, value):
 ALONE = f"assert not {JUDGES!r} & {{name.partition('.')[0] for name in sys.modules}}"
 
 
-def written(folder: Path, first: str, name: str = "mine") -> None:
+def write_module(folder: Path, first: str, name: str = "mine") -> None:
     (folder / f"{name}.py").write_text(ATTENTION.format(first=first), encoding="utf-8")
 
 
-def found(target: str, surroundings: Surroundings | None = None) -> tuple[Form, Trier]:
+def find_form_and_trier(target: str, surroundings: Surroundings | None = None) -> tuple[CallForm, Trier]:
     there = surroundings or Surroundings()
     trier = Trier(There(host_of(target, there), time.monotonic() + there.deadline))
     return form_of(target, trier), trier
 
 
 def test_nothing_of_attnspec_is_where_the_callee_lives(here: Path) -> None:
-    written(here, ALONE)
-    assert found("mine:attend")[0].arrangement.shape == "(B,H,{L},D)"
+    write_module(here, ALONE)
+    assert find_form_and_trier("mine:attend")[0].arrangement.shape == "(B,H,{L},D)"
 
 
 def test_no_adapter_that_is_tried_is_written_into_a_file(here: Path) -> None:
-    written(here, "pass")
-    trier = found("mine:attend")[1]
+    write_module(here, "pass")
+    trier = find_form_and_trier("mine:attend")[1]
     assert trier.tried > 2
     assert [path.name for path in here.rglob("*") if path.suffix == ".py"] == ["mine.py"]
 
 
 def test_what_lives_in_another_environment_is_found_out_there(here: Path, cli: Cli, bare: Path) -> None:
-    written(here, f"assert sys.prefix == {str(bare.parents[1])!r}")
+    write_module(here, f"assert sys.prefix == {str(bare.parents[1])!r}")
     code, out, err = cli("init", "mine:attend", "--python", str(bare))
     assert (code, err) == (0, "")
     assert out.splitlines()[-2:] == [
@@ -71,14 +71,14 @@ def test_what_lives_in_another_environment_is_found_out_there(here: Path, cli: C
 
 
 def test_a_host_that_sees_no_file_of_this_machine_is_handed_the_module(here: Path, cli: Cli, bare: Path) -> None:
-    written(here, f"assert not __file__.startswith({str(here)!r})")
+    write_module(here, f"assert not __file__.startswith({str(here)!r})")
     code, out, err = cli("init", "mine:attend", "--host", str(bare))
     assert (code, err) == (0, "")
     assert f"--implementations implementations --host {bare}" in out
 
 
 def test_what_another_environment_lacks_is_told(here: Path, cli: Cli, bare: Path) -> None:
-    written(here, "pass")
+    write_module(here, "pass")
     (here / "mine.py").write_text("import no_such_framework\n", encoding="utf-8")
     code, _, err = cli("init", "mine:attend", "--python", str(bare))
     assert code == 2
@@ -87,44 +87,44 @@ def test_what_another_environment_lacks_is_told(here: Path, cli: Cli, bare: Path
 
 
 def test_a_form_that_ends_the_process_is_one_that_is_not_right(here: Path) -> None:
-    written(here, "query.ndim == 4 and os._exit(9)")
-    form, trier = found("mine:attend")
+    write_module(here, "query.ndim == 4 and os._exit(9)")
+    form, trier = find_form_and_trier("mine:attend")
     assert form.arrangement.shape == "(B·H,{L},D)"
     assert 1 <= trier.deaths < trial_adapter.DEATHS
 
 
 def test_a_search_ends_where_the_callee_does_not_return(here: Path) -> None:
-    written(here, "time.sleep(60)")
+    write_module(here, "time.sleep(60)")
     with pytest.raises(TargetError, match=r"the implementation had not returned after 1 s\. It was given this form: a "
                                           r"function that takes NumPy arrays"):
-        found("mine:attend", Surroundings(deadline=1))
+        find_form_and_trier("mine:attend", Surroundings(deadline=1))
 
 
 @pytest.mark.nightly
 def test_a_search_that_takes_too_long_ends(here: Path) -> None:
-    written(here, "time.sleep(0.3); raise ValueError")
+    write_module(here, "time.sleep(0.3); raise ValueError")
     with pytest.raises(TargetError, match=(
             r"it had not returned after 2 s\. Give it longer: --deadline\. Nearest is a function that takes .*; "
             r"but it raises ValueError\.$")):
-        found("mine:attend", Surroundings(deadline=2))
+        find_form_and_trier("mine:attend", Surroundings(deadline=2))
 
 
 def test_a_callee_that_is_not_described_in_order_is_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(here, "pass")
+    write_module(here, "pass")
     monkeypatch.setattr(Client, "request", lambda *_, **__: ({"name": "attend"}, []))
     with pytest.raises(TargetError, match=r"the host does not describe 'mine:attend' as docs/protocol\.md says: "
                                           r"KeyError\('home'\)"):
-        found("mine:attend")
+        find_form_and_trier("mine:attend")
 
 
 def test_a_callee_that_ends_the_process_when_looked_at_is_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def died(*_: object, **__: object) -> None:
         raise HostDied(Death(Verdict.CRASHED, "the process died while the implementation ran (SIGSEGV)"))
 
-    written(here, "pass")
+    write_module(here, "pass")
     monkeypatch.setattr(Client, "request", died)
     with pytest.raises(TargetError, match=r"^looking at 'mine:attend' ends the process \(SIGSEGV\)\.$"):
-        found("mine:attend")
+        find_form_and_trier("mine:attend")
 
 
 KERAS = Surroundings(command=(sys.executable,))

@@ -22,7 +22,7 @@ def attend(query, key, value):
 ROOT = "def root(number):\n    return number ** 0.5\n"
 
 
-def written(folder: Path, *, is_package: bool = False) -> None:
+def write_package(folder: Path, *, is_package: bool = False) -> None:
     """A file of attention, beside one that it imports."""
     folder.mkdir(parents=True)
     (folder / "roots.py").write_text(ROOT, encoding="utf-8")
@@ -31,24 +31,24 @@ def written(folder: Path, *, is_package: bool = False) -> None:
         (folder / "__init__.py").touch()
 
 
-def printed(out: str) -> list[str]:
+def printed_command(out: str) -> list[str]:
     """The words of the command that `init` prints, after its own name."""
     line = next(line for line in out.splitlines() if line.startswith("Next: attnspec "))
     return shlex.split(line)[2:]
 
 
 def test_a_file_in_a_folder_is_judged_by_the_printed_command(here: Path, cli: Cli, bare: Path) -> None:
-    written(here / "kernels")
+    write_package(here / "kernels")
     code, out, err = cli("init", "kernels/layer.py:attend", "--python", str(bare))
     assert (code, err) == (0, "")
-    code, out, _ = cli(*printed(out), "--clause", "attention.one_key", "--dtype", "float32", "--no-record")
+    code, out, _ = cli(*printed_command(out), "--clause", "attention.one_key", "--dtype", "float32", "--no-record")
     assert (code, out.splitlines()[-1]) == (0, "Conforms. (exit code 0)")
 
 
 def test_a_file_outside_of_the_working_directory_is_found_from_the_adapter(here: Path, tmp_path_factory:
                                                                            pytest.TempPathFactory, cli: Cli) -> None:
     folder = tmp_path_factory.mktemp("elsewhere") / "kernels"
-    written(folder)
+    write_package(folder)
     assert cli("init", f"{folder / 'layer.py'}:attend")[0] == 0
     adapter = (here / "implementations/layer/attend.py").read_text(encoding="utf-8")
     assert 'sys.path.insert(0, str((Path(__file__).parent / "../../../' in adapter
@@ -57,13 +57,13 @@ def test_a_file_outside_of_the_working_directory_is_found_from_the_adapter(here:
 
 @pytest.mark.usefixtures("here")
 def test_a_file_is_a_module_of_its_package() -> None:
-    written(Path("models/blocks"), is_package=True)
+    write_package(Path("models/blocks"), is_package=True)
     Path("models/__init__.py").touch()
     assert locate("models/blocks/layer.py:attend") == Location("models.blocks.layer:attend")
 
 
 def test_a_file_of_a_folder_that_is_no_package_stands_beside_its_siblings(here: Path) -> None:
-    written(here / "kernels")
+    write_package(here / "kernels")
     assert locate("kernels/layer.py:attend") == Location("layer:attend", str(here / "kernels"))
 
 

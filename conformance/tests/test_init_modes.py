@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form, Mode
+from attnspec.scaffold.form import CallForm, ModuleMode
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.telling import told
+from attnspec.scaffold.writing.telling import describe_form
 from attnspec.subjects.target import host_of
 from helpers.commands import Cli
 
@@ -38,16 +38,16 @@ class Layer(nn.Module):
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def written(folder: Path, *, fixed: str = "dropout", where: str = "", when: str = "self.training") -> None:
+def write_layer(folder: Path, *, fixed: str = "dropout", where: str = "", when: str = "self.training") -> None:
     pytest.importorskip("torch")
     (folder / "mine.py").write_text(LAYER.format(fixed=fixed, where=where, when=when), encoding="utf-8")
 
 
-def found() -> Form:
+def find_form() -> CallForm:
     return form_of("mine:Layer", Trier(There(host_of("mine:Layer", Surroundings()))))
 
 
-def judged(cli: Cli) -> tuple[int, str]:
+def check_variants(cli: Cli) -> tuple[int, str]:
     """The exit code of a check of whether variants agree, and what it says."""
     assert cli("init", "mine:Layer")[0] == 0
     return cli("check", "mine/layer", "--implementations", "implementations", "--clause", "layers.switches", "--dtype",
@@ -55,8 +55,8 @@ def judged(cli: Cli) -> tuple[int, str]:
 
 
 def test_a_layer_that_is_right_in_training_conforms(here: Path, cli: Cli) -> None:
-    written(here)
-    code, out = judged(cli)
+    write_layer(here)
+    code, out = check_variants(cli)
     assert (code, out.splitlines()[-1]) == (0, "Conforms. (exit code 0)")
     manifest = Path("implementations/mine/manifest.yaml").read_text(encoding="utf-8")
     assert '      training: {function: "layer:attend_training"}\n' in manifest
@@ -68,24 +68,24 @@ def test_a_layer_that_is_right_in_training_conforms(here: Path, cli: Cli) -> Non
     ({"when": "True"}, "dropout_rate"), ({"where": " and not self.training"}, "training")])
 def test_what_a_layer_does_in_one_mode_only_is_a_failure(here: Path, cli: Cli, mistake: dict[str, str],
                                                          variant: str) -> None:
-    written(here, **mistake)
-    code, out = judged(cli)
+    write_layer(here, **mistake)
+    code, out = check_variants(cli)
     assert code == 1
     assert f"seen: output with {variant} should be that without" in out
 
 
 def test_a_rate_that_the_constructor_does_not_take_is_switched_off(here: Path) -> None:
-    written(here, fixed="0.1")
-    form = found()
-    assert form.variants["training"].mode is Mode.TRAINING_WITHOUT_DROPOUT
+    write_layer(here, fixed="0.1")
+    form = find_form()
+    assert form.variants["training"].mode is ModuleMode.TRAINING_WITHOUT_DROPOUT
     assert ("Variants, which must answer as it does: "
             "training (in training, with the rate of every nn.Dropout at 0) and "
-            "dropout_rate (in evaluation, dropout=0.5).") in told(form)
+            "dropout_rate (in evaluation, dropout=0.5).") in describe_form(form)
 
 
 def test_a_layer_that_drops_whatever_it_is_told_is_not_judged_in_training(here: Path) -> None:
-    written(here, when="self.training) if not self.training else F.dropout(scores.softmax(-1), 0.3")
-    form = found()
+    write_layer(here, when="self.training) if not self.training else F.dropout(scores.softmax(-1), 0.3")
+    form = find_form()
     assert ("In training it drops at random, at a rate that its constructor does not take: that is not judged."
             in form.remarks)
     assert form.defaults["training"] == "False"

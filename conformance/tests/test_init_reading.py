@@ -13,7 +13,7 @@ HEADS = {'p["query"]', 'p["key"]', 'p["value"]'}
 OUT = 'p["out"]'
 
 
-def taken(body: str, *helpers: tuple[str, str]) -> set[str]:
+def find_parts_taken(body: str, *helpers: tuple[str, str]) -> set[str]:
     """What `def attend(p, x)` with this body takes of `p`. helpers: name and source of functions of its module."""
     sources = [f"def attend(p, x):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}",
                *(textwrap.dedent(source).strip() for _, source in helpers)]
@@ -43,15 +43,15 @@ LOOPS = {
 
 @pytest.mark.parametrize("way", LOOPS)
 def test_keys_of_a_loop_are_read(way: str) -> None:
-    assert taken(f'{LOOPS[way]}\nreturn x @ p["out"]') == HEADS | {OUT}
+    assert find_parts_taken(f'{LOOPS[way]}\nreturn x @ p["out"]') == HEADS | {OUT}
 
 
 def test_the_letters_of_a_word_are_keys() -> None:
-    assert taken('q, k, v = (x @ p["w" + letter] for letter in "qkv")') == {'p["wq"]', 'p["wk"]', 'p["wv"]'}
+    assert find_parts_taken('q, k, v = (x @ p["w" + letter] for letter in "qkv")') == {'p["wq"]', 'p["wk"]', 'p["wv"]'}
 
 
 def test_a_key_that_is_put_together_is_read() -> None:
-    assert taken('for letter in "qk":\n    x @ p[f"w_{letter}"]["kernel"]') == {
+    assert find_parts_taken('for letter in "qk":\n    x @ p[f"w_{letter}"]["kernel"]') == {
         'p["w_q"]["kernel"]', 'p["w_k"]["kernel"]'}
 
 
@@ -67,18 +67,18 @@ INNER = {
 
 @pytest.mark.parametrize("way", INNER)
 def test_a_function_inside_is_followed(way: str) -> None:
-    assert taken(INNER[way]) == {'p["out"]["kernel"]', 'p["out"]["bias"]'}
+    assert find_parts_taken(INNER[way]) == {'p["out"]["kernel"]', 'p["out"]["bias"]'}
 
 
 def test_a_function_beside_it_is_handed_parts_and_keys() -> None:
     linear = ("linear", 'def linear(tree, name, y):\n    return y @ tree[f"{name}_proj"]["w"]')
-    assert taken('return linear(p["attn"], "q", x)', linear) == {'p["attn"]["q_proj"]["w"]'}
+    assert find_parts_taken('return linear(p["attn"], "q", x)', linear) == {'p["attn"]["q_proj"]["w"]'}
 
 
 def test_a_part_taken_apart_by_a_key_that_nobody_can_read_is_kept() -> None:
-    assert taken('p = p["attn"]\nq, k, v = (x @ p[name] for name in NAMES)\nreturn x @ p["out"]') == {
+    assert find_parts_taken('p = p["attn"]\nq, k, v = (x @ p[name] for name in NAMES)\nreturn x @ p["out"]') == {
         'p["attn"]', 'p["attn"]["out"]'}
 
 
 def test_a_function_that_calls_itself_is_read_to_an_end() -> None:
-    assert taken('def loop(w):\n    return loop(w["next"])\nreturn loop(p["first"])')
+    assert find_parts_taken('def loop(w):\n    return loop(w["next"])\nreturn loop(p["first"])')

@@ -22,7 +22,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.scaffold.acquaint import HURRIED, Written
-from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.form import At, CallForm
 from attnspec.scaffold.lookup import TheirParameter
 from attnspec.scaffold.manifest import entry, head, learned_of, names_of
 from attnspec.scaffold.search import form_of
@@ -103,12 +103,12 @@ def there() -> There:
     return There(host_of("", Surroundings(environment={**HURRIED, **backend})))
 
 
-def found(target: str) -> tuple[Form, Trier]:
+def find_form_and_trier(target: str) -> tuple[CallForm, Trier]:
     trier = Trier(there())
     return form_of(target, trier), trier
 
 
-def row(target: str, form: Form) -> str:
+def row(target: str, form: CallForm) -> str:
     """The row of the table: the signature, where it is from, the form that was found, and what is written."""
     library, link = targets()[target]
     origin = f"[{library}]({link})" if link else library
@@ -129,14 +129,14 @@ def _listed(parameters: Sequence[TheirParameter]) -> str:
     return ", ".join([*texts[:SHOWN], *(["…"] if len(texts) > SHOWN else [])])
 
 
-def _form(form: Form) -> str:
+def _form(form: CallForm) -> str:
     assert form.reading is not None
     says = [f"{each.keyword}: {each.says}" for each in form.passed if each.says]
     answer = f"gives {form.reading.path and f'`answer{form.reading.path}`, '}{form.reading.back.shape}"
     return "; ".join([lying(form), answer, *says, *(remark.rstrip(".") for remark in form.remarks)])
 
 
-def _written(form: Form) -> str:
+def _written(form: CallForm) -> str:
     given = [*handed(form), *(f"{name}={text}" for name, text in arguments(form).items())]
     made = ", ".join(f"{name}={text}" for name, text in arguments(form, At.CONSTRUCTOR).items())
     return f"{form.name}{f'({made})' if form.is_class else ''}({', '.join(given)})"
@@ -148,9 +148,9 @@ def implementations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("implementations")
 
 
-def written(target: str, implementations: Path) -> tuple[Form, Subject]:
+def write_adapter(target: str, implementations: Path) -> tuple[CallForm, Subject]:
     """The adapter and the manifest as `init` writes them, loaded as `check` does."""
-    form, trier = found(target)
+    form, trier = find_form_and_trier(target)
     library, name = f"{names_of(form)[0]}_own", names_of(form)[1]
     subject = entry(form, learned_of(form, trier))
     write(implementations / library, Written(library, name, source(form), head(form), subject))
@@ -218,7 +218,7 @@ def test_so_is_one_of_jax(target: str, implementations: Path, table: str) -> Non
 
 def check_what_is_found_out(target: str, implementations: Path, table: str) -> None:
     pytest.importorskip(target.partition(".")[0].partition(":")[0], reason="the library is not installed")
-    form, subject = written(target, implementations)
+    form, subject = write_adapter(target, implementations)
     assert newer(source(form)) == ""
     assert not JUDGES & {*imported(source(form))}
     assert [each for each in smoke(subject) if not each.passed] == []
@@ -232,7 +232,7 @@ def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (adapters := tmp_path / "adapters").mkdir()
     for target in LINTED:
-        form, _ = found(target)
+        form, _ = find_form_and_trier(target)
         (adapters / f"{names_of(form)[1]}.py").write_text(source(form), encoding="utf-8")
     command = [sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), str(adapters)]
     ruff = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -273,11 +273,11 @@ STRANGERS: Mapping[str, str] = {
 def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str) -> None:
     pytest.importorskip("torch")
     with pytest.raises(TargetError, match=re.escape(STRANGERS[target])):
-        found(target)
+        find_form_and_trier(target)
 
 
 if __name__ == "__main__":
     sys.stdout.write("| signature | from | form that was found | what is written |\n|---|---|---|---|\n")
     for each in targets():
         if _installed(each.partition(":")[0]):
-            sys.stdout.write(f"{row(each, found(each)[0])}\n")
+            sys.stdout.write(f"{row(each, find_form_and_trier(each)[0])}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -48,7 +48,7 @@ class OneHead(nn.Module):
 """
 
 
-def found(folder: Path, name: str) -> Form:
+def find_form(folder: Path, name: str) -> CallForm:
     pytest.importorskip("torch")
     (folder / "layers.py").write_text(LAYERS, encoding="utf-8")
     target = f"layers:{name}"
@@ -59,9 +59,9 @@ def found(folder: Path, name: str) -> Form:
     ("Required", {"breadth": "M", "ways": "heads"}), ("Defaulted", {"breadth": "M", "ways": "heads"}),
     ("OneHead", {"feats": "M"})])
 def test_sizes_of_any_name_are_found_by_trying(here: Path, name: str, construction: Mapping[str, str]) -> None:
-    assert found(here, name).construction == construction
+    assert find_form(here, name).construction == construction
 
 
 def test_a_layer_that_is_right_at_one_number_of_heads_only_is_no_proof(here: Path) -> None:
     with pytest.raises(TargetError, match="does not compute attention in any of the"):
-        found(here, "OfTwoHeads")
+        find_form(here, "OfTwoHeads")

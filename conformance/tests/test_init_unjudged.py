@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.scaffold.writing.source import source
-from attnspec.scaffold.writing.telling import told
+from attnspec.scaffold.writing.telling import describe_form
 from helpers.commands import Cli
 from helpers.forms import form_found
 from test_init import LAYER
@@ -123,7 +123,7 @@ def test_log_sum_exps_that_always_come_back_are_found(name: str) -> None:
     form = form_found(f"their_numpy:{name}")
     assert form.reading is not None
     assert (form.keywords[-1], form.reading.path, form.reading.weights) == ("return_lse", "[0]", "[1]")
-    assert "The log-sum-exp is answer[1], (B,T,H)." in told(form)
+    assert "The log-sum-exp is answer[1], (B,T,H)." in describe_form(form)
     assert "if return_lse else" in source(form)
 
 
@@ -143,7 +143,7 @@ def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:
     form = form_found("their_torch:SomeBiases")
     assert form.limits["biases"] == "query key out"
     assert 'params["b_query"]' in source(form)
-    assert "It adds a bias to query, key, out, and to no other projection." in told(form)
+    assert "It adds a bias to query, key, out, and to no other projection." in describe_form(form)
 
 
 @pytest.mark.nightly

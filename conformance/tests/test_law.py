@@ -9,7 +9,7 @@ import pytest
 import yaml
 from attnspec.core import paths
 from attnspec.core.characters import other_script
-from attnspec.core.errors import ManifestError, Place, SpecError
+from attnspec.core.errors import FileLocation, ManifestError, SpecError
 from attnspec.core.nouns import DType, Level
 from attnspec.spec import yaml_lines
 from attnspec.spec.clause import Clause
@@ -33,10 +33,10 @@ def test_a_clause_carries_what_its_file_says(spec: Path) -> None:
     law = clause(spec, "causal.no_lookahead")
     assert (law.theme, law.level, law.profile) == ("causal", Level.MUST, "causal")
     assert law.formula == r"A_{ij} = 0 \quad (j > i)"
-    assert law.where == Place("spec/causal.yaml", 3)
+    assert law.where == FileLocation("spec/causal.yaml", 3)
     assert law.because[0].quote == "使其只能关注到之前已经生成的 token 上"
     assert law.because[0].translation == "only to tokens generated before"
-    assert law.because[1].where == Place("spec/causal.yaml", 10)
+    assert law.because[1].where == FileLocation("spec/causal.yaml", 10)
     assert law.refuted_by == ("causal_ignored",)
 
 
@@ -77,8 +77,8 @@ def test_a_problem_is_merged_into_the_clause_which_may_override_it(spec: Path) -
 def test_each_merged_argument_keeps_the_place_where_it_stands(spec: Path) -> None:
     given = clause(spec, "causal.no_lookahead").given
     assert isinstance(given.args, Located)
-    assert given.args.place_of("lengths") == Place("spec/problems.yaml", 3)
-    assert given.args.place_of("always") == Place("spec/causal.yaml", 12)
+    assert given.args.place_of("lengths") == FileLocation("spec/problems.yaml", 3)
+    assert given.args.place_of("always") == FileLocation("spec/causal.yaml", 12)
 
 
 def test_words_keep_their_arguments_and_places(spec: Path) -> None:
@@ -176,5 +176,5 @@ def test_a_path_that_cannot_be_opened_is_named_with_the_cause() -> None:
 
 def test_a_clause_knows_where_each_of_its_keys_stands(spec: Path) -> None:
     law = clause(spec, "causal.no_lookahead")
-    assert law.place_of("refuted_by") == Place("spec/causal.yaml", 18)
+    assert law.place_of("refuted_by") == FileLocation("spec/causal.yaml", 18)
     assert law.place_of("note") == law.where

@@ -23,7 +23,7 @@ from attnspec.problems.size_plan import SizePlan
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import ranges_of
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.causes import Found
+from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.refusals import narrowed
 from attnspec.subjects.starting import start_of
@@ -286,7 +286,7 @@ def test_a_refusal_covers_what_refuses_no_other_length(said: str, less: str, *, 
 @pytest.mark.nightly
 def test_what_says_less_is_forgotten(tmp_path: Path) -> None:
     subject = summon(target_in(tmp_path, COMPILED), Plan(()))
-    said = [Found(read_refusal(text), "ValueError: length") for text in ("H < 3", "H % 4 != 0")]
+    said = [WordedRefusal(read_refusal(text), "ValueError: length") for text in ("H < 3", "H % 4 != 0")]
     known = narrowed(narrowed(subject, said[:1]), said[1:])
     assert "H < 3" not in known.refused
     assert [str(each) for each in known.declaration.limits.refuses if "H" in str(each)] == ["H % 4 ≠ 0"]

@@ -21,7 +21,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.files import write_whole
 from attnspec.record.events import ItemStarted
 from attnspec.record.read import read_record
-from attnspec.record.write import Mode, RecordWriter, reopen
+from attnspec.record.write import RecordWriter, WriteMode, reopen
 from helpers.commands import Cli
 from helpers.records import run_started, write_record
 
@@ -198,7 +198,7 @@ def test_a_name_that_is_taken_all_the_same_is_refused(here: Path, monkeypatch: p
 
 def test_of_many_that_open_one_new_record_at_once_one_has_it(here: Path) -> None:
     def is_opened(number: int) -> bool:
-        writer = RecordWriter(here / "run.jsonl", Mode.NEW)
+        writer = RecordWriter(here / "run.jsonl", WriteMode.NEW)
         try:
             writer.start()
         except UsageError:
@@ -223,7 +223,7 @@ def test_a_record_that_another_run_writes_is_left_alone(here: Path) -> None:
     first = RecordWriter(path)
     first.start()
     first.handle(run_started())
-    for attempt in (RecordWriter(path).start, RecordWriter(path, Mode.GO_ON).start, lambda: reopen(path)):
+    for attempt in (RecordWriter(path).start, RecordWriter(path, WriteMode.GO_ON).start, lambda: reopen(path)):
         with pytest.raises(UsageError, match=r"another run writes to the record .*run\.jsonl\. Wait for its end"):
             attempt()
     first.shutdown()

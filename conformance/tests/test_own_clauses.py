@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import Item, Plan
 from attnspec.faults.catalogue import CATALOGUE
@@ -75,7 +75,7 @@ def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Pa
     shipped, law = load_spec(), load_spec(added=[mine])
     assert law.clauses[:-1] == shipped.clauses
     own = law.clauses[-1]
-    assert (own.id, own.theme, own.level, own.where) == ("mine.doubled", "mine", Level.MUST, Place("mine.yaml", 2))
+    assert (own.id, own.theme, own.level, own.where) == ("mine.doubled", "mine", Level.MUST, FileLocation("mine.yaml", 2))
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import GIVES, Form
+from attnspec.core.forms import GIVES, InputForm
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
@@ -85,7 +85,7 @@ def written(tmp_path: Path, parameters: str) -> str:
 
 def test_a_function_with_both_borders_is_packed(tmp_path: Path) -> None:
     declared = load(written(tmp_path, "cu_query, cu_key, max_key, causal=False, block=64")).declaration
-    assert declared.form is Form.PACKED
+    assert declared.form is InputForm.PACKED
     assert declared.given == {"cu_query", "cu_key", "max_key"}
     assert declared.keywords == {"causal", "key_lengths", "query_lengths"}
     assert declared.defaults == {"block": "64"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.core.errors import SpecError, TargetError, UsageError
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.page_keywords import PAGE_PATTERNS, USUAL_PAGES, PagePattern
 from attnspec.core.plan import Plan
@@ -35,7 +35,7 @@ from helpers.subjects import loaded
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
-PAGED_SOUND = [name for name, sound in SOUND.items() if sound.form is Form.PAGED]
+PAGED_SOUND = [name for name, sound in SOUND.items() if sound.form is InputForm.PAGED]
 
 
 def problem(more: str = "", dtype: DType = DType.FLOAT32, *, pages: str = "shuffled", lengths: str = "ragged",
@@ -220,7 +220,7 @@ attend.grouped = False
 
 def test_a_paged_function_is_recognised_by_its_parameters(tmp_path: Path) -> None:
     declared = loaded(tmp_path, GATHERS).declaration
-    assert declared.form is Form.PAGED
+    assert declared.form is InputForm.PAGED
     assert declared.keywords == {"block_table", "key_lengths", "causal", "scale"}
 
 
@@ -292,7 +292,7 @@ def _subjects() -> Mapping[str, Subject]:
 
 
 def test_every_fault_of_pages_takes_pages() -> None:
-    assert {subject.declaration.form for subject in _subjects().values()} == {Form.PAGED}
+    assert {subject.declaration.form for subject in _subjects().values()} == {InputForm.PAGED}
 
 
 @pytest.mark.family(1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.power_console import SubjectCounter, Table
+from attnspec.cli.power_console import PowerConsole, SubjectCounter
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder as home
 from attnspec.core.plan import Plan
@@ -171,7 +171,7 @@ def test_dtypes_and_seeds_that_were_not_measured_now_are_left_out() -> None:
 def told(*puts: SubjectPut, code: int = 0, interrupted: bool = False, counts: dict[str, int] | None = None) -> str:
     stream = io.StringIO()
     plan = with_power(Plan((), effort=Effort.QUICK), seeds=(0,), rules=(SUITE,))
-    handlers = (Table(stream, plan, ["record: r.jsonl"]), SubjectCounter(stream))
+    handlers = (PowerConsole(stream, plan, ["record: r.jsonl"]), SubjectCounter(stream))
     events: list[Event] = [HEADER, *puts, RunFinished("", 1.0, counts or {}, code, interrupted)]
     for handler in handlers:
         handler.start()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import as_attend, attention
 from attnspec.faults.subject import own_subject
@@ -181,7 +181,7 @@ def test_a_packed_function_is_not_asked_for_gradients_by_row_and_key() -> None:
     def attend(query: Any, key: Any, value: Any, *, cu_query: Any, cu_key: Any) -> Any:  # noqa: ANN401, ARG001  (tensors)
         return torch.softmax(query @ key.mT, -1) @ value
 
-    subject = subject_of(attend, lift="torch", form=Form.PACKED, given=frozenset({"cu_query", "cu_key"}))
+    subject = subject_of(attend, lift="torch", form=InputForm.PACKED, given=frozenset({"cu_query", "cu_key"}))
     assert asked(subject, "gradient.flow") is None
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.faults.staged import SOUND, attention, exponentials, normalise, within
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 from attnspec.questions import masks, visibility
-from helpers.liars import Liar, answers_to, changing, found, sound, when, with_stages
+from helpers.liars import Liar, answers_to, changing, find_answer, sound, when, with_stages
 
 
 def plus(number: float) -> Liar:
@@ -49,7 +49,7 @@ def aligned(shift: int) -> Liar:
 
 
 def windowed(more: int = 0, shift: int = 0) -> Liar:
-    def near(work: Work) -> Array:
+    def near(work: PreparedCall) -> Array:
         T, S = work.shape[2:]
         if work.window is None:
             return np.ones((T, S), bool)
@@ -62,7 +62,7 @@ def windowed(more: int = 0, shift: int = 0) -> Liar:
 
 def empty_rows(number: float, below: Liar = sound, *, least: float = -np.inf) -> Liar:
     """Rows of which every logit is `least` or less become this number."""
-    def softmax(logits: Array, _: Work) -> Array:
+    def softmax(logits: Array, _: PreparedCall) -> Array:
         nothing = (logits <= least).all(axis=-1, keepdims=True)
         return np.where(nothing, number, normalise(exponentials(logits)))
 
@@ -184,7 +184,7 @@ CASES = [(question, answer) for question, answers in PLANTED.items() for answer 
 
 @pytest.mark.parametrize(("question", "answer"), CASES)
 def test_a_planted_liar_gets_its_answer(question: str, answer: str) -> None:
-    assert found(PLANTED[question][answer], question).answer == answer
+    assert find_answer(PLANTED[question][answer], question).answer == answer
 
 
 def test_every_answer_is_planted() -> None:

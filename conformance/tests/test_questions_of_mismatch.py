@@ -13,7 +13,7 @@ from attnspec.faults.work import Answer, HandedOver
 from attnspec.questions.asker import Asker, NotAsked
 from attnspec.questions.mismatch import MISMATCH_QUESTIONS
 from attnspec.subjects.registry import load
-from helpers.liars import Liar, answers_to, everywhere, found, liar_subject, sound, steps
+from helpers.liars import Liar, answers_to, everywhere, find_answer, liar_subject, sound, steps
 
 NAMES = [question.name for question in MISMATCH_QUESTIONS]
 
@@ -38,7 +38,7 @@ PLANTED: dict[str, Liar] = {"refuses": sound, "leading": cut, "answers": everywh
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("answer", PLANTED)
 def test_a_planted_liar_gets_its_answer(name: str, answer: str) -> None:
-    assert found(PLANTED[answer], name).answer == answer
+    assert find_answer(PLANTED[answer], name).answer == answer
 
 
 def test_every_answer_is_planted() -> None:
@@ -46,12 +46,12 @@ def test_every_answer_is_planted() -> None:
 
 
 def test_a_refusal_is_told_in_its_own_words() -> None:
-    told = found(sound, "mismatch.more_keys").detail
+    told = find_answer(sound, "mismatch.more_keys").detail
     assert told.startswith("ValueError: matmul: Input operand 1 has a mismatch in its core dimension 0")
 
 
 def test_an_output_of_another_shape_is_an_answer() -> None:
-    answer = found(beyond, "mismatch.more_values")
+    answer = find_answer(beyond, "mismatch.more_values")
     assert answer.answer == "answers"
     assert answer.detail.startswith("The subject returned a ndarray of shape (1, 2, 4, 9)")
 

@@ -11,7 +11,7 @@ from attnspec.faults.staged import attention
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
 from attnspec.questions import invariance, numbers, outputs, shapes
-from helpers.liars import Liar, answers_to, changing, everywhere, found, sound, when, with_stages
+from helpers.liars import Liar, answers_to, changing, everywhere, find_answer, sound, when, with_stages
 
 
 def is_huge(call: HandedOver) -> bool:
@@ -121,7 +121,7 @@ CASES = [(question, answer) for question, answers in PLANTED.items() for answer 
 
 @pytest.mark.parametrize(("question", "answer"), CASES)
 def test_a_planted_liar_gets_its_answer(question: str, answer: str) -> None:
-    assert found(PLANTED[question][answer], question).answer == answer
+    assert find_answer(PLANTED[question][answer], question).answer == answer
 
 
 def test_every_answer_is_planted() -> None:

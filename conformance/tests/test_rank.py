@@ -25,11 +25,11 @@ from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
 from attnspec.ranking.kernels import KernelWorker, clearest_first
-from attnspec.ranking.scoring import GRADE, Score
+from attnspec.ranking.scoring import GRADE, KernelScore
 from attnspec.ranking.targets import kernels
 from attnspec.record.events import Event, ItemFinished, ItemStarted
 from attnspec.record.outcome import Reading
-from attnspec.record.ranked import FirstFailure, KernelRanked, Standing
+from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.record.read import read_record
 from attnspec.record.schema import record_schema
 from attnspec.record.write import combine, reopen
@@ -117,8 +117,8 @@ def by_name(path: Path) -> dict[str, KernelRanked]:
 def test_each_kernel_has_a_line_with_its_verdict(whole: tuple[Path, str]) -> None:
     found = by_name(whole[0] / "kept.jsonl")
     assert {name: rank.verdict for name, rank in found.items()} == {
-        "broken": Standing.NOT_JUDGED, "dies": Standing.VIOLATED, "sound": Standing.CONFORMS,
-        "strict": Standing.VIOLATED}
+        "broken": KernelStanding.NOT_JUDGED, "dies": KernelStanding.VIOLATED, "sound": KernelStanding.CONFORMS,
+        "strict": KernelStanding.VIOLATED}
     assert (found["sound"].score, found["sound"].failed, found["sound"].first) == (1.0, 0, None)
     assert 0 < found["sound"].margin <= 1
 
@@ -191,7 +191,7 @@ def test_a_kernel_whose_file_has_changed_is_judged_anew(again: Path, cli: Cli) -
     before = by_name(again / "kept.jsonl")
     cli(*COMMAND)
     now = by_name(again / "kept.jsonl")
-    assert now["strict"].verdict is Standing.CONFORMS
+    assert now["strict"].verdict is KernelStanding.CONFORMS
     assert all(now[name] == before[name] for name in ("sound", "broken", "dies"))
 
 
@@ -258,15 +258,15 @@ def test_a_kernel_that_hangs_is_dropped(tmp_path: Path) -> None:
 
 def test_a_refusal_against_the_contract_counts_in_the_score(tmp_path: Path) -> None:
     free, bound = ranked_by(tmp_path / "a", SOUND), ranked_by(tmp_path / "b", SOUND, must_take="causal softcap")
-    assert (free.score, free.verdict) == (1.0, Standing.CONFORMS)
-    assert (bound.verdict, bound.failing[0]) == (Standing.VIOLATED, "contract.softcap")
+    assert (free.score, free.verdict) == (1.0, KernelStanding.CONFORMS)
+    assert (bound.verdict, bound.failing[0]) == (KernelStanding.VIOLATED, "contract.softcap")
     assert bound.held > free.held  # that it takes the causal flag counts, too
     assert bound.score < 1
 
 
 def test_an_import_that_ends_the_process_is_a_death(tmp_path: Path) -> None:
     found = ranked_by(tmp_path, ENDS)
-    assert (found.verdict, found.death) == (Standing.NOT_JUDGED, found.reason)
+    assert (found.verdict, found.death) == (KernelStanding.NOT_JUDGED, found.reason)
     assert "ends the process (exit code 3)" in found.death
 
 
@@ -314,7 +314,7 @@ def test_the_first_failure_is_one_at_float32_that_says_the_most() -> None:
 
 
 def scored(*outcomes: object) -> KernelRanked:
-    score = Score()
+    score = KernelScore()
     score.outcomes += outcomes  # type: ignore[arg-type]
     return score.concluded("k.py:attend", strict=False)
 
@@ -328,10 +328,10 @@ def test_the_score_is_the_share_of_must_clauses_that_hold_everywhere() -> None:
 
 
 def test_a_recommendation_costs_nothing_unless_the_run_is_strict() -> None:
-    score = Score([outcome(Verdict.HELD, "a.x"), outcome(Verdict.VIOLATED, "e.x", level=Level.SHOULD)])
-    assert score.concluded("k", strict=False).verdict is Standing.CONFORMS
+    score = KernelScore([outcome(Verdict.HELD, "a.x"), outcome(Verdict.VIOLATED, "e.x", level=Level.SHOULD)])
+    assert score.concluded("k", strict=False).verdict is KernelStanding.CONFORMS
     strict = score.concluded("k", strict=True)
-    assert (strict.verdict, strict.first.clause if strict.first else "") == (Standing.VIOLATED, "e.x")
+    assert (strict.verdict, strict.first.clause if strict.first else "") == (KernelStanding.VIOLATED, "e.x")
 
 
 def test_the_margin_is_the_worst_of_all_must_clauses() -> None:
@@ -354,17 +354,18 @@ def test_a_line_tells_the_grade_at_each_dtype() -> None:
 
 def test_a_kernel_to_which_nothing_applies_is_not_judged() -> None:
     found = scored(replace(outcome(Verdict.INAPPLICABLE), reason="it takes no mask"))
-    assert (found.verdict, found.reason) == (Standing.NOT_JUDGED, "it takes no mask")
+    assert (found.verdict, found.reason) == (KernelStanding.NOT_JUDGED, "it takes no mask")
 
 
-def of(*standings: Standing) -> list[KernelRanked]:
+def of(*standings: KernelStanding) -> list[KernelRanked]:
     return [KernelRanked(f"k{number}", standing) for number, standing in enumerate(standings)]
 
 
 @pytest.mark.parametrize(("standings", "code"), [
-    ([Standing.CONFORMS], 0), ([Standing.CONFORMS, Standing.VIOLATED], 1),
-    ([Standing.CONFORMS, Standing.NOT_JUDGED], 2), ([Standing.VIOLATED, Standing.NOT_JUDGED], 1), ([], 2)])
-def test_the_exit_code_follows_from_the_verdicts(standings: Sequence[Standing], code: int) -> None:
+    ([KernelStanding.CONFORMS], 0), ([KernelStanding.CONFORMS, KernelStanding.VIOLATED], 1),
+    ([KernelStanding.CONFORMS, KernelStanding.NOT_JUDGED], 2),
+    ([KernelStanding.VIOLATED, KernelStanding.NOT_JUDGED], 1), ([], 2)])
+def test_the_exit_code_follows_from_the_verdicts(standings: Sequence[KernelStanding], code: int) -> None:
     assert code_of(of(*standings)) == code
     assert code_of(of(*standings), interrupted=True) == 2
 
@@ -373,7 +374,7 @@ def test_a_kernel_that_attnspec_itself_lost_is_judged_again(tmp_path: Path) -> N
     plan = as_ranking(Plan(("a.py:f",)))
     jobs = RankJobs(plan)
     lost = jobs.lost(KernelJob("a.py:f"), JobFailure("a worker died"))
-    assert (lost.verdict, lost.lost) == (Standing.NOT_JUDGED, "a worker died")
+    assert (lost.verdict, lost.lost) == (KernelStanding.NOT_JUDGED, "a worker died")
     path = write_record(tmp_path / "kept.jsonl", jobs.header(run_started()), lost)
     assert reopen(path).ranks == ()
 
@@ -382,7 +383,7 @@ def test_an_interrupted_run_says_nothing_of_kernels_it_did_not_reach() -> None:
     told = list[Event]()
     handler = KernelsAlone(Mock(handle=told.append))
     for lost in (INTERRUPTED, UNREACHED, "", "a worker died"):
-        handler.handle(KernelRanked("k.py:f", Standing.NOT_JUDGED, lost=lost))
+        handler.handle(KernelRanked("k.py:f", KernelStanding.NOT_JUDGED, lost=lost))
     handler.handle(ItemStarted("k.py:f", "rank", ""))
     assert [event.lost for event in told if isinstance(event, KernelRanked)] == ["", "a worker died"]
     assert len(told) == 2
@@ -413,7 +414,7 @@ def test_shards_share_out_the_kernels_and_are_joined_again(tmp_path: Path) -> No
     parts = [as_ranking(whole, sharing=Sharing(Shard(index, 2))) for index in (1, 2)]
     assert sorted(target for part in parts for target in part.targets) == sorted(whole.targets)
     paths = [write_record(tmp_path / f"{number}.jsonl", RankJobs(part).header(run_started()),
-                          *(KernelRanked(target, Standing.CONFORMS) for target in part.targets))
+                          *(KernelRanked(target, KernelStanding.CONFORMS) for target in part.targets))
              for number, part in enumerate(parts)]
     combine(paths, tmp_path / "all.jsonl")
     with pytest.raises(Exception, match="of which 2/2 is missing"):
@@ -423,7 +424,7 @@ def test_shards_share_out_the_kernels_and_are_joined_again(tmp_path: Path) -> No
 def test_a_page_counts_a_kernel_of_two_records_once() -> None:
     first = FirstFailure("causal.definition", "float32", "wrong", cause="each query sees one later key",
                          boundary="Fails where S ≥ 2.")
-    kernel = KernelRanked("k.py:f", Standing.VIOLATED, 0.5, 1, 1, 0, ("causal.definition",), first, seconds=2.0)
+    kernel = KernelRanked("k.py:f", KernelStanding.VIOLATED, 0.5, 1, 1, 0, ("causal.definition",), first, seconds=2.0)
     record = replace(run(), header=run_started(items=1), ranks=(kernel, replace(kernel, subject="l.py:f")))
     view = ranking([record, record])
     assert view is not None
@@ -433,7 +434,7 @@ def test_a_page_counts_a_kernel_of_two_records_once() -> None:
 
 
 def test_the_line_of_a_dropped_kernel_says_so() -> None:
-    kernel = KernelRanked("k.py:f", Standing.VIOLATED, 0.25, stopped="dropped after 1 failing clause", seconds=1.04,
-                          first=FirstFailure("causal.definition", "float32", "1 of 4 entries differ"))
+    kernel = KernelRanked("k.py:f", KernelStanding.VIOLATED, 0.25, stopped="dropped after 1 failing clause",
+                          seconds=1.04, first=FirstFailure("causal.definition", "float32", "1 of 4 entries differ"))
     assert line_of(kernel).endswith(
         "k.py:f  1.0 s  causal.definition: 1 of 4 entries differ; dropped after 1 failing clause")

@@ -29,7 +29,7 @@ from attnspec.record.read import (
     read_record,
 )
 from attnspec.record.schema import record_schema, schema_text
-from attnspec.record.write import Mode, RecordWriter
+from attnspec.record.write import RecordWriter, WriteMode
 from helpers.records import run_started, write_record
 
 MEASURED = Measured("agree", "they differ", margin=math.inf, gap=math.nan, allowance=1e-7, seen=-math.inf, expected=2.0,
@@ -199,8 +199,8 @@ def test_the_published_schema_is_the_one_in_the_code() -> None:
     assert published.read_text(encoding="utf-8") == schema_text(), "run `attnspec schema --write`"
 
 
-@pytest.mark.parametrize("mode", [Mode.NEW, Mode.REPLACE])
-def test_a_run_that_is_refused_leaves_no_record(tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [WriteMode.NEW, WriteMode.REPLACE])
+def test_a_run_that_is_refused_leaves_no_record(tmp_path: Path, mode: WriteMode) -> None:
     writer = RecordWriter(tmp_path / "run.jsonl", mode)
     writer.start()
     writer.shutdown()

@@ -11,7 +11,7 @@ from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict, gates
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import Condition, read_refusal
+from attnspec.core.refusal import RefusalCondition, read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import summon
 from attnspec.problems.domain import domain
@@ -286,4 +286,4 @@ def test_no_shape_is_put_that_is_refused(text: str, effort: Effort) -> None:
 
 
 def test_groups_follow_from_heads() -> None:
-    assert Condition("G", ">", 2).holds(with_groups(Sizes(1, 6, 2, 1, 1, 1, 1).by_axis))
+    assert RefusalCondition("G", ">", 2).holds(with_groups(Sizes(1, 6, 2, 1, 1, 1, 1).by_axis))

@@ -18,7 +18,7 @@ from attnspec.host.frames import PREFIX, SHARED, BrokenFrame, Entries, Incoming,
 from attnspec.host.serving import MOST_KEPT
 from attnspec.host.sharing import ROOM, Again
 from attnspec.hosting.memory import shared_memory
-from attnspec.subjects.call import Answer, Call, SubjectDied
+from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.registry import load
 
@@ -77,7 +77,7 @@ def callee(folder: Path, name: str, surroundings: Surroundings | None = None) ->
     return found
 
 
-def asked(hosted: Hosted, value: float = 1.0, entries: int = 2) -> Answer:
+def asked(hosted: Hosted, value: float = 1.0, entries: int = 2) -> SubjectAnswer:
     return hosted.perform(call(arrays(entries, value)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import pytest
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import FileLocation, SpecError
 from attnspec.spec.clause import Word
 from attnspec.spec.yaml_lines import parse_yaml
 from attnspec.vocabulary.signature import (
@@ -59,7 +59,7 @@ def needs_two(_problem: object, *, array: Name, run: RunName = ORIGINAL) -> None
 def bound(text: str, function: object = blend) -> Bound:
     arguments = parse_yaml(text.encode(), "s.yaml")
     assert callable(function)
-    word = Word("blend", arguments, Place("s.yaml", 9))
+    word = Word("blend", arguments, FileLocation("s.yaml", 9))
     return check_word(word, function, "transform", drawn=("cut",), runs=("one", "two"))
 
 
@@ -153,8 +153,8 @@ def test_a_word_that_does_not_exist_is_named_with_the_nearest() -> None:
     message = (r"s\.yaml:3: 'blnd' is not a known transform\. Did you mean 'blend'\? "
                r"`attnspec list words` names them all\.")
     with pytest.raises(SpecError, match=message):
-        look_up("blnd", {"blend": blend}, "transform", Place("s.yaml", 3))
-    assert look_up("blend", {"blend": blend}, "transform", Place("s.yaml", 3)) is blend
+        look_up("blnd", {"blend": blend}, "transform", FileLocation("s.yaml", 3))
+    assert look_up("blend", {"blend": blend}, "transform", FileLocation("s.yaml", 3)) is blend
 
 
 def test_a_type_that_no_yaml_can_spell_is_our_own_mistake() -> None:

@@ -17,7 +17,7 @@ from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, declaration_of, fau
 from attnspec.faults.fault import Fault
 from attnspec.faults.planted import Axes, Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
-from attnspec.faults.sizes.family import Family
+from attnspec.faults.sizes.family import FaultFamily
 from attnspec.faults.sizes.make import MECHANISMS, drawn
 from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_ids, own_subject, renewed
@@ -112,7 +112,7 @@ def test_it_is_convicted_at_every_dtype(dtype: DType) -> None:
 
 @pytest.mark.family(20)
 @each_family
-def test_it_is_convicted_beyond_the_least_sizes_too(family: Family) -> None:
+def test_it_is_convicted_beyond_the_least_sizes_too(family: FaultFamily) -> None:
     fault = drawn(family, 2)
     assert judged(fault, beyond(fault)).failure is not None, f"{fault.reach}: {beyond(fault)}"
 
@@ -149,7 +149,7 @@ def test_there_are_many_kinds_and_many_of_them_need_two_things() -> None:
 
 
 @each_family
-def test_a_seed_draws_sizes_that_effort_default_can_meet(family: Family) -> None:
+def test_a_seed_draws_sizes_that_effort_default_can_meet(family: FaultFamily) -> None:
     for seed in MANY:
         axes = family.drawn(seed).least()
         assert {name: axes[name] for name, most in LONGEST.items() if axes[name] > most} == {}, seed
@@ -233,7 +233,7 @@ def test_a_family_is_put_to_the_ordinary_clauses(name: str, clauses: set[str]) -
 
 
 @each_family
-def test_the_clauses_of_a_family_exist_and_take_its_keywords(family: Family) -> None:
+def test_the_clauses_of_a_family_exist_and_take_its_keywords(family: FaultFamily) -> None:
     subject = own_subject(FAULT + family.name)
     assert [name for name in family.clauses if checks()[name].lacking(subject)] == []
 

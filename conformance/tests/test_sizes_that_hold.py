@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.conditions import Condition, Profile, Rule
+from attnspec.diagnosis.conditions import LengthCondition, LengthRule, Profile
 from attnspec.diagnosis.inputs import mattering
 from attnspec.diagnosis.whereabouts import USUAL
 from attnspec.engine.engine import Engine
@@ -91,8 +91,8 @@ def test_turns_are_counted_from_length_to_length() -> None:
 
 def test_what_holds_at_all_larger_lengths_does_not_do_so_by_chance() -> None:
     fared = {1: True, 15: True, 16: False, 512: False}
-    ends, multiples = (Profile(1, Condition(rule, 16), fared, is_settled=True)
-                       for rule in (Rule.UP_TO, Rule.NO_MULTIPLE))
+    ends, multiples = (Profile(1, LengthCondition(rule, 16), fared, is_settled=True)
+                       for rule in (LengthRule.UP_TO, LengthRule.NO_MULTIPLE))
     assert not ends.may_be_chance(SEEDS + 1)
     assert ends.may_be_chance(MOST_SEEDS)  # it fails so seldom that it may hold
     assert multiples.may_be_chance(SEEDS + 1)

@@ -13,7 +13,7 @@ from attnspec.core import paths
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.problems.entries import Family
+from attnspec.problems.entries import EntryFamily
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.masks import BIASES, MASKS, BiasRecipe, MaskRecipe
 from attnspec.record.outcome import Outcome
@@ -97,7 +97,7 @@ def judged(clause: str, function: str, folder: Path, **law: object) -> Outcome:
 
 @pytest.mark.parametrize(("what", "known"), [("families", FAMILIES), ("masks", MASKS), ("biases", BIASES)])
 def test_the_page_and_list_say_what_families_masks_and_biases_mean(
-    what: str, known: Mapping[str, Family | MaskRecipe | BiasRecipe], capsys: pytest.CaptureFixture[str],
+    what: str, known: Mapping[str, EntryFamily | MaskRecipe | BiasRecipe], capsys: pytest.CaptureFixture[str],
 ) -> None:
     meanings = {name: each.meaning for name, each in known.items()}
     table = PAGE.read_text(encoding="utf-8").partition(f"| `{what}` | meaning |\n|---|---|\n")[2].partition("\n\n")[0]

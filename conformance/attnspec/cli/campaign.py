@@ -48,7 +48,7 @@ from attnspec.record.events import Event
 from attnspec.record.measurements import BlockJudged
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.visible import visible
-from attnspec.record.write import Mode, RecordWriter, reopen
+from attnspec.record.write import RecordWriter, WriteMode, reopen
 from attnspec.report.false_alarms import Margins, margins
 from attnspec.runner.environment import environment
 from attnspec.runner.session import Result, Session
@@ -239,7 +239,8 @@ class _Campaign:
         if goes_on:
             reopen(self.path)
         session = Session(plan, workers=self.workers, command=typed(), source=CAMPAIGN)
-        return session.run([Visibly(counting), RecordWriter(self.path, Mode.GO_ON if goes_on else Mode.REPLACE)])
+        return session.run([Visibly(counting),
+                            RecordWriter(self.path, WriteMode.GO_ON if goes_on else WriteMode.REPLACE)])
 
 
 def _judged(record: RunRecord | None) -> Sequence[BlockJudged]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 from click.core import ParameterSource
 
-from attnspec.cli.numbers import Read
+from attnspec.cli.numbers import ParsedText
 from attnspec.cluster.address import read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.plan import Plan
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Given: TypeAlias = Any  # what click hands over
 
 
-CLUSTER = click.option("--cluster", default=None, type=Read("cluster", read_address), metavar="ADDRESS",
+CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", read_address), metavar="ADDRESS",
                        help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its scheduler, or local:N "
                             "for N workers here.")
 
@@ -42,14 +42,14 @@ def carried(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
     _refuse_other_division(options)
     from attnspec.cluster.carrier import ClusterCarrier  # noqa: PLC0415  (weight: hypothesis and distributed)
     from attnspec.cluster.connection import connected  # noqa: PLC0415  (as above)
-    from attnspec.cluster.messages import Question  # noqa: PLC0415  (as above)
+    from attnspec.cluster.messages import WorkerQuestion  # noqa: PLC0415  (as above)
     from attnspec.cluster.workforce import Workforce, resources_for  # noqa: PLC0415  (as above)
     from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
 
     plan = _what_is_named(options)
     digest = load_spec(plan.spec, plan.spec_add).digest
     with connected(address, resources_for(plan.device)) as connection:
-        workforce = Workforce(connection, Question(plan, str(Path.cwd())), digest)
+        workforce = Workforce(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
         workforce.begin()
         with asked_workers(workforce.missing()):
             yield ClusterCarrier(connection, workforce, lambda line: click.echo(line, err=True))

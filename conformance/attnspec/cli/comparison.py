@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli.wording import plural
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.record.read import PACKED, RunRecord, read_records
 
 if TYPE_CHECKING:
-    from attnspec.report.comparison import Comparison
+    from attnspec.report.comparison import RunComparison
     from attnspec.report.history import History
     from attnspec.report.known import KnownGroup
 
@@ -29,12 +29,12 @@ HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=Fa
                        help="A folder of records: also draw how many clauses each run violates, oldest run first.")
 
 
-def compared_with(old: Path, records: Sequence[RunRecord]) -> Comparison:
+def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
     """The comparison with an earlier record. Raises RecordError, and UsageError where one of them has no verdicts."""
     from attnspec.report.comparison import compare  # noqa: PLC0415  (weight: only this option needs it)
 
     earlier = read_records(old)
-    _ensure_verdicts(earlier, Place(str(old)))
+    _ensure_verdicts(earlier, FileLocation(str(old)))
     _ensure_verdicts(records)
     return compare(records, earlier)
 
@@ -47,7 +47,7 @@ def drawn(folder: Path, records: Sequence[RunRecord]) -> History:
     return history(map(read_records, record_files(folder)), records)
 
 
-def _ensure_verdicts(runs: Sequence[RunRecord], where: Place | None = None) -> None:
+def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = None) -> None:
     if not any(run.outcomes for run in runs):
         raise UsageError("there are no verdicts to compare: `attnspec check` and `attnspec audit` write records that "
                          "have some.", where=where)
@@ -62,11 +62,11 @@ def record_files(folder: Path) -> list[Path]:
     found = [file for file in files if file.stat().st_size]
     if not found:
         raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each run "
-                         "there: attnspec check … --record FOLDER/NAME.jsonl", where=Place(str(folder)))
+                         "there: attnspec check … --record FOLDER/NAME.jsonl", where=FileLocation(str(folder)))
     return found
 
 
-def told(compared: Comparison, old: Path) -> Iterator[str]:
+def told(compared: RunComparison, old: Path) -> Iterator[str]:
     """How the run stands to the earlier one: one line an entry, and at its end what it comes to."""
     yield f"Against {old}: {compared.headline}."
     yield from (f"  {note}" for note in compared.notes)
@@ -87,7 +87,7 @@ def _entries(group: KnownGroup) -> Iterator[str]:
         yield f"  {name}: and {len(group.entries) - most} more, on the page"
 
 
-def _verdict(compared: Comparison) -> str:
+def _verdict(compared: RunComparison) -> str:
     from attnspec.report.comparison import Status  # noqa: PLC0415  (weight: as above)
 
     if compared.exit_code == VIOLATED:

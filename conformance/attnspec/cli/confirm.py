@@ -13,12 +13,13 @@ from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEVICE, IMPLEMENTATIONS, Given, elsewhere, surroundings_of
 from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
-from attnspec.runner.confirming import Confirmation, Shown, confirmations
+from attnspec.runner.confirming import Confirmation, ScriptOutcome, confirmations
 from attnspec.subjects.baseline import read_baseline
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.registry import library_folders, registered
 
-_COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "yellow", Shown.BROKEN: "red"}
+_COLOURS = {ScriptOutcome.CONFIRMED: "green", ScriptOutcome.NOT_SO: "red", ScriptOutcome.CANNOT_RUN: "yellow",
+            ScriptOutcome.BROKEN: "red"}
 
 
 @click.command()
@@ -43,7 +44,7 @@ def confirm(
     Exit codes: 0 all scripts that could run confirm their finding, 1 one does not, 2 one is broken or none could run.
     """
     there = surroundings_of(options)
-    seen: Counter[Shown] = Counter()
+    seen: Counter[ScriptOutcome] = Counter()
     findings = tuple(_findings(names, implementations))
     if baseline:
         findings = _named_in(baseline, findings, implementations)
@@ -75,11 +76,11 @@ def _named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequ
 
 def _tell(each: Confirmation, *, is_brief: bool) -> None:
     click.echo(f"{click.style(each.shown.value, fg=_COLOURS[each.shown])}  {each.finding.id}")
-    if each.said and (not is_brief or each.shown is not Shown.CONFIRMED):
+    if each.said and (not is_brief or each.shown is not ScriptOutcome.CONFIRMED):
         click.echo("\n".join(f"    {line}" for line in visible(each.said).splitlines()))
 
 
-def _exit_code(seen: Counter[Shown]) -> int:
-    if seen[Shown.BROKEN] or not (seen[Shown.CONFIRMED] or seen[Shown.NOT_SO]):
+def _exit_code(seen: Counter[ScriptOutcome]) -> int:
+    if seen[ScriptOutcome.BROKEN] or not (seen[ScriptOutcome.CONFIRMED] or seen[ScriptOutcome.NOT_SO]):
         return CANNOT_RUN
-    return VIOLATED if seen[Shown.NOT_SO] else CONFORMS
+    return VIOLATED if seen[ScriptOutcome.NOT_SO] else CONFORMS

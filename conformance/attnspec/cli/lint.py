@@ -18,7 +18,7 @@ from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
     AttnspecError,
-    Place,
+    FileLocation,
     RecordError,
     SpecError,
     UsageError,
@@ -115,7 +115,7 @@ def _check_matrix(law: Spec) -> None:
     """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
     from attnspec.faults.catalogue import CATALOGUE, FIXED  # noqa: PLC0415  (weight: NumPy)
 
-    found, where = read_refutations(law), Place(shown(law.folder / FILE), 1)
+    found, where = read_refutations(law), FileLocation(shown(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
     faults = found.faults  # gathered anew whenever it is asked for
     for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
@@ -127,10 +127,10 @@ def _check_matrix(law: Spec) -> None:
                         f"--fault {missing[0]} --write.", where=where)
 
 
-def _named_at(path: Path, name: str) -> Place:
+def _named_at(path: Path, name: str) -> FileLocation:
     """The line of a JSON file where a name stands first."""
     before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
-    return Place(shown(path), before.count("\n") + 1)
+    return FileLocation(shown(path), before.count("\n") + 1)
 
 
 def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
@@ -199,7 +199,7 @@ def check_schemas() -> None:
     """Raise RecordError for a generated file that is not what the code makes."""
     for path, text in _generated():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            where = Place(shown(path))
+            where = FileLocation(shown(path))
             raise RecordError("is out of date. Write it again: attnspec schema --write.", where=where)
 
 

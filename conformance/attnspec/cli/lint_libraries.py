@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from attnspec.cli.mistakes import tried
-from attnspec.core.errors import AttnspecError, ManifestError, Place, hint, quoted
+from attnspec.core.errors import AttnspecError, FileLocation, ManifestError, hint, quoted
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.core.surroundings import kind_of
@@ -109,7 +109,7 @@ def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
                             'in "…", and say where they are written.', where=finding.where)
 
 
-def _parsed(recipe: str, where: Place) -> None:
+def _parsed(recipe: str, where: FileLocation) -> None:
     """Raise UsageError, with file and line, for a recipe that is none."""
     from attnspec.subjects.baseline import parsed_case  # noqa: PLC0415  (weight: NumPy)
 

@@ -16,17 +16,17 @@ Given: TypeAlias = Any  # what click hands over
 LONGEST = 1_000_000.0  # seconds: eleven days
 
 
-class Whole(click.IntRange):
-    """A whole number between two others."""
+class WholeNumber(click.IntRange):
+    """An option's whole number between two others."""
 
     name = "integer"
 
 
-SEED = Whole(1 - LARGEST, LARGEST - 1)
+SEED = WholeNumber(1 - LARGEST, LARGEST - 1)
 RANDOM = "random"
 
 
-class SeedOrRandom(Whole):
+class SeedOrRandom(WholeNumber):
     """A seed, or the word that has one drawn."""
 
     name = "integer or random"
@@ -37,12 +37,12 @@ class SeedOrRandom(Whole):
 
 
 SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST, LARGEST - 1)
-WORKERS = Whole(1, 1024)
-MANY = Whole(1, 10**9)
+WORKERS = WholeNumber(1, 1024)
+MANY = WholeNumber(1, 10**9)
 
 
-class Read(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
-    """What a text is read as; what is wrong with it is told of its option."""
+class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
+    """An option's text, parsed by a function; where that raises UsageError, the message names the option."""
 
     def __init__(self, name: str, read: Callable[[str], object]) -> None:
         self.name, self._read = name, read

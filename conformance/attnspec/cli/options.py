@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
-from attnspec.cli.numbers import SEED, WORKERS, Read, Seconds
+from attnspec.cli.numbers import SEED, WORKERS, ParsedText, Seconds
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort
@@ -101,7 +101,7 @@ DEVICE = click.option("--device", default="", metavar="NAME",
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
-SHARD = click.option("--shard", default=None, type=Read("shard", read_shard), metavar="I/N",
+SHARD = click.option("--shard", default=None, type=ParsedText("shard", read_shard), metavar="I/N",
                      help="Only the I-th of N parts of the run, which several machines divide. `combine` joins them.")
 TIMINGS = click.option("--timings", metavar="RECORD", type=click.Path(path_type=Path, dir_okay=False),
                        help="With --shard: an earlier record, whose seconds decide who gets what.")

@@ -23,7 +23,7 @@ from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import PACKED, read_record, unpacked_name
 from attnspec.record.visible import visible
-from attnspec.record.write import Mode, RecordWriter, StreamWriter
+from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 
 RUNS = Path("reports") / "run"  # below the working directory
 
@@ -79,7 +79,7 @@ class Outputs:
         if self.html:
             handlers.append(Page(self.html, self.record))
         if self.record:
-            handlers.append(RecordWriter(self.record, Mode.NEW if self.is_named_here else Mode.REPLACE))
+            handlers.append(RecordWriter(self.record, WriteMode.NEW if self.is_named_here else WriteMode.REPLACE))
         if self.as_json:
             handlers.append(StreamWriter(sys.stdout))
         return handlers

@@ -26,7 +26,7 @@ from attnspec.cli.options import (
     typed,
 )
 from attnspec.cli.outputs import Outputs, Together, Visibly
-from attnspec.cli.power_console import SubjectCounter, Table
+from attnspec.cli.power_console import PowerConsole, SubjectCounter
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
@@ -94,7 +94,7 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     with carried(options) as carrier:
         plan = _plan(against, options)
         known_targets(plan)
-        table = Table(outputs.console_stream, plan, outputs.places)
+        table = PowerConsole(outputs.console_stream, plan, outputs.places)
         session = Session(plan, workers=workers, command=typed(), source=POWER, sharing=sharing, carrier=carrier)
         console = Visibly(Together([table, SubjectCounter(outputs.console_stream)]))
         result = session.run([console, Together(outputs.kept)])

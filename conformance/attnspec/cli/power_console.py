@@ -13,7 +13,7 @@ from attnspec.cli.wording import opening, plural
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.evaluation.power.against import Comparison, Fallen
+from attnspec.evaluation.power.against import Fallen, PowerComparison
 from attnspec.evaluation.power.jobs import comparison
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut
@@ -64,8 +64,8 @@ class SubjectCounter:
 
 
 @dataclass(slots=True)
-class Table:
-    """A handler that speaks when the run is over. `places` are lines that say where record and page lie."""
+class PowerConsole:
+    """Prints the table of power when the run is over. `places` are lines that say where record and page lie."""
 
     stream: TextIO
     plan: Plan
@@ -187,7 +187,7 @@ def _accused(measured: Power) -> Iterator[str]:
         yield click.style(told_of, fg="red", bold=True)
 
 
-def told(held: Comparison | None) -> Iterator[str]:
+def told(held: PowerComparison | None) -> Iterator[str]:
     """How the measurement stands to the earlier one."""
     if held is None:
         return
@@ -209,7 +209,7 @@ def _fallen(fallen: Fallen) -> str:
     return (f"{fallen.name} is no longer detected at {fallen.dtype.value}, seed {fallen.seed}{was}: {fallen.because}")
 
 
-def conclusion(record: RunRecord, held: Comparison | None) -> str:
+def conclusion(record: RunRecord, held: PowerComparison | None) -> str:
     """What the run comes to, with the exit code."""
     footer = record.footer
     assert footer is not None  # it is asked for at the end
@@ -224,7 +224,7 @@ def conclusion(record: RunRecord, held: Comparison | None) -> str:
     return f"Measured in {footer.seconds:.0f} s. {end}"
 
 
-def _fell(held: Comparison | None) -> str:
+def _fell(held: PowerComparison | None) -> str:
     if held is None or not held.fell:
         return ""
     lost = len({fallen.name for fallen in held.fallen})

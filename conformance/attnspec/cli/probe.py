@@ -35,8 +35,8 @@ _GAP = "  "
 
 
 @dataclass(slots=True)
-class Answers:
-    """A handler that tells what was found of each subject as it comes in. `places` are lines that come at the end."""
+class ProbeConsole:
+    """Prints the answers of each subject as they come in. `places` are lines that come at the end."""
 
     stream: TextIO
     places: Sequence[str] = ()
@@ -118,6 +118,6 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
-    answers = Answers(outputs.console_stream, outputs.places)
+    answers = ProbeConsole(outputs.console_stream, outputs.places)
     session = Session(plan, workers=workers, command=typed(), source=PROBES)
     return exit_code_of(session.run([Visibly(answers), Together(outputs.kept)]))

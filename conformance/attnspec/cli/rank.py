@@ -40,10 +40,10 @@ from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import RANKING, as_ranking, begun, code_of, counts
 from attnspec.ranking.targets import file_digest, kernels
 from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
-from attnspec.record.ranked import KernelRanked, Standing
+from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.visible import visible
-from attnspec.record.write import Mode, RecordWriter, StreamWriter, reopen
+from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen
 from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ RECORD = Path("reports") / "run" / "rank.jsonl"  # not named by the time, so tha
 DRAWN = 2**31
 """Seeds that are drawn are below it."""
 
-WORDS = {Standing.CONFORMS: "conforms", Standing.VIOLATED: "does not conform", Standing.NOT_JUDGED: "not judged"}
-_COLOURS = {Standing.CONFORMS: "green", Standing.VIOLATED: "red", Standing.NOT_JUDGED: "yellow"}
+WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+         KernelStanding.NOT_JUDGED: "not judged"}
+_COLOURS = {KernelStanding.CONFORMS: "green", KernelStanding.VIOLATED: "red", KernelStanding.NOT_JUDGED: "yellow"}
 _CODES = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 
 
@@ -82,13 +83,13 @@ class KernelLines:
 def line_of(kernel: KernelRanked) -> str:
     """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
     standing = click.style(f"{WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
-    score = "   -" if kernel.verdict is Standing.NOT_JUDGED else f"{kernel.score:.2f}"
+    score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
     why = _why(kernel)
     return f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s{f'  {why}' if why else ''}"
 
 
 def _why(kernel: KernelRanked) -> str:
-    if kernel.lost or kernel.verdict is Standing.NOT_JUDGED:
+    if kernel.lost or kernel.verdict is KernelStanding.NOT_JUDGED:
         return (kernel.lost or kernel.reason).partition("\n")[0]
     if kernel.first is None:
         return f"refuses {', '.join(kernel.refused)}" if kernel.refused else ""
@@ -204,14 +205,14 @@ class _Ranking:
         if done:
             click.echo(f"{done} of {plural(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
                        file=self.stream)
-        mode = Mode.GO_ON if record else Mode.REPLACE
+        mode = WriteMode.GO_ON if record else WriteMode.REPLACE
         session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed(), source=RANKING,
                           carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
         in_order(self.carrier, self.path, result)
         return read_record(self.path), result
 
-    def _handlers(self, done: int, mode: Mode) -> list[Handler]:
+    def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
         lines = KernelLines(self.stream, done, len(self.plan.targets))
         json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
         return [KernelsAlone(Visibly(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
@@ -224,9 +225,9 @@ def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
     click.echo(f"page: {path}", file=stream)
 
 
-def _counted(standing: Standing, count: int) -> str:
+def _counted(standing: KernelStanding, count: int) -> str:
     """`1 conforms`, `2 do not conform`."""
-    several = {Standing.CONFORMS: "conform", Standing.VIOLATED: "do not conform"}
+    several = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
     return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
 
 
@@ -238,7 +239,8 @@ def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, 
     is_short = bool(result and (result.interrupted or result.defects)) or len(ranks) < len(plan.targets)
     code = code_of(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
-    told = ", ".join(_counted(Standing(name), count) for name, count in counts(ranks).items()) or "no kernel judged"
+    counted = (_counted(KernelStanding(name), count) for name, count in counts(ranks).items())
+    told = ", ".join(counted) or "no kernel judged"
     of = f"{len(ranks)} of {plural(len(plan.targets), 'kernel')}" if is_short else plural(len(ranks), "kernel")
     rest = " Run the same command again to go on." if is_short else ""
     click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_CODES[code], bold=True), file=stream,

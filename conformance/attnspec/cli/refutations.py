@@ -16,7 +16,7 @@ from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
 from attnspec.cli.outputs import RunningLine, Visibly
 from attnspec.cli.wording import opening, plural
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
@@ -28,7 +28,7 @@ from attnspec.faults.sizes.family import SEEDED
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import Mode, RecordWriter, reopen
+from attnspec.record.write import RecordWriter, WriteMode, reopen
 from attnspec.runner.session import Session
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -105,7 +105,7 @@ def _before(plan: Plan, law: Spec) -> Refutations:
         raise UsageError(f"this file was made with {found.cases} cases at effort {found.effort} and seed "
                          f"{found.seed}, and "
                          f"a part of it cannot be made again with other ones. Make all of it: {COMMAND}.",
-                         where=Place(shown(law.folder / FILE)))
+                         where=FileLocation(shown(law.folder / FILE)))
     return found
 
 
@@ -122,7 +122,7 @@ class _Measurement:
         begun = self._begun()
         plan = without(self.plan, begun.puts if begun else ())
         session = Session(plan, workers=self.workers, command=typed(), source=MATRIX)
-        record = RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)
+        record = RecordWriter(self._path, WriteMode.GO_ON if begun else WriteMode.REPLACE)
         result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:
             click.echo(f"Not everything was tested. Run the same command again to continue; results so far: "

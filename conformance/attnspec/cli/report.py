@@ -13,13 +13,13 @@ from attnspec.cli.baseline import conditions_of, unfit
 from attnspec.cli.combine import tell_interrupted
 from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, drawn, record_files, told
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
-from attnspec.core.errors import CONFORMS, Place, UsageError
+from attnspec.core.errors import CONFORMS, FileLocation, UsageError
 from attnspec.record.read import RunRecord, read_records, unpacked_name
 from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
 
 if TYPE_CHECKING:
-    from attnspec.report.comparison import Comparison
+    from attnspec.report.comparison import RunComparison
 
 
 @click.command()
@@ -67,7 +67,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
     return compared.exit_code if compared else CONFORMS
 
 
-def _write_also(name: str, records: list[RunRecord], path: Path, compared: Comparison | None) -> None:
+def _write_also(name: str, records: list[RunRecord], path: Path, compared: RunComparison | None) -> None:
     from attnspec.report.comparison_text import write_comparison  # noqa: PLC0415  (weight: only --against needs it)
 
     if name == "markdown" and compared:
@@ -91,7 +91,7 @@ def _write_audit(records: list[RunRecord], path: Path) -> None:
 def _write_known(records: list[RunRecord], path: Path) -> None:
     for record in records:
         if why := unfit(path, record.outcomes, is_whole=not record.interrupted):
-            raise UsageError(f"the baseline was not written, since {why}.", where=Place(str(path)))
+            raise UsageError(f"the baseline was not written, since {why}.", where=FileLocation(str(path)))
         write_baseline(path, record.outcomes, strict=record.header.strict, conditions=conditions_of(record.header))
 
 

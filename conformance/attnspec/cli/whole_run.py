@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.record.events import Event
 from attnspec.record.read import RunRecord, assemble
 
@@ -24,5 +24,5 @@ class WholeRun:
 
     def record(self, name: str) -> RunRecord:
         """The record of the run, as it would be read from a file of this name."""
-        where = Place(name)
+        where = FileLocation(name)
         return assemble(((where, event) for event in self._events), name)

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.paths import folder
 from attnspec.spec.clause import Clause, Spec
 
@@ -36,7 +36,7 @@ def vocabulary() -> Iterator[VocabularyWord]:
     """Every word. Raises SpecError where the schema was not written."""
     path = folder("spec") / "schema.json"
     if not path.is_file():
-        raise SpecError("there is no such file. Write it: attnspec schema --write.", where=Place(str(path)))
+        raise SpecError("there is no such file. Write it: attnspec schema --write.", where=FileLocation(str(path)))
     definitions = json.loads(path.read_text(encoding="utf-8"))["$defs"]
     for kind in ("transform", "relation"):
         yield from (VocabularyWord(name, kind, word) for name, word in _named(definitions[kind]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnspec.cluster.connection import Connection, SchedulerLostError
-from attnspec.cluster.messages import Part, Question, Task
+from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion
 from attnspec.cluster.workforce import Workforce, resources_for
 from attnspec.core.plan import Job, Plan
 from attnspec.record.codec import from_line
@@ -54,7 +54,7 @@ class ClusterCarrier:
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
         """Have every job done. What is done is told at once; an interruption leaves the rest undone."""
-        question = Question(plan, self.workforce.question.folder)
+        question = WorkerQuestion(plan, self.workforce.question.folder)
         workforce = replace(self.workforce, question=question, answers={}, unfit=set())
         dealing = _Dealing(self.connection, workforce, listener, self.say, plan, source)
         try:
@@ -179,7 +179,7 @@ class _Dealing:
             self._tell(self.connection.part(future), self.dealt.pop(future).groups)
         return bool(done)
 
-    def _tell(self, part: Part, groups: Groups) -> None:
+    def _tell(self, part: TaskResult, groups: Groups) -> None:
         """What is wrong with one part is no fault of the others."""
         self._judged, self._seconds = self._judged + len(groups), self._seconds + part.seconds
         jobs = [job for of_one in groups.values() for job in of_one]

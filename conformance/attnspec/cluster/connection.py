@@ -15,7 +15,7 @@ from typing import Any
 import attnspec
 from attnspec.cluster import worker
 from attnspec.cluster.address import ClusterAddress
-from attnspec.cluster.messages import Answer, Part, Question, Task
+from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.record.codec import decode, encode
 
@@ -106,12 +106,13 @@ class Connection:
         told = self.client.scheduler_info(n_workers=-1)["workers"]  # some releases tell of five workers unless asked
         return {address: each.get("resources", {}) for address, each in told.items()}
 
-    def ask(self, question: Question, workers: list[str]) -> Mapping[str, Answer | str]:
+    def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
         """What each of these workers answers; of one that cannot, why. One that has died meanwhile is left out."""
         told = {each: self._told(worker.answer, question, each) for each in workers}
         return {address: each for address, each in told.items() if each is not None}
 
-    def _told(self, function: Callable[[Question], Answer], question: Question, address: str) -> Answer | str | None:
+    def _told(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
+              address: str) -> WorkerAnswer | str | None:
         """One by one, since of several the first that fails hides the others."""
         try:
             found = self.client.run(function, question, workers=[address], on_error="return").get(address)
@@ -120,23 +121,23 @@ class Connection:
         except Exception as problem:
             return _in_short(problem)
         gone = found is None or isinstance(found, OSError)
-        return None if gone else found if isinstance(found, Answer) else _in_short(found)
+        return None if gone else found if isinstance(found, WorkerAnswer) else _in_short(found)
 
     def submit(self, task: Task, key: str, workers: list[str], resources: Mapping[str, float]) -> Any:  # noqa: ANN401
         """A future of the part, which one of these workers is to judge."""
         return self.client.submit(_judge_there(), json.dumps(encode(task)), key=key, workers=workers,
                                   allow_other_workers=False, pure=False, resources=dict(resources) or None)
 
-    def part(self, future: Any) -> Part:  # noqa: ANN401
+    def part(self, future: Any) -> TaskResult:  # noqa: ANN401
         """What came of it, or why nothing did."""
         try:
-            return decode(Part, json.loads(future.result()))
+            return decode(TaskResult, json.loads(future.result()))
         except self.distributed.KilledWorker:
-            return Part(wrong="workers died at it again and again, and Dask gave it up.")
+            return TaskResult(wrong="workers died at it again and again, and Dask gave it up.")
         except (CancelledError, self.distributed.client.FutureCancelledError):
-            return Part(wrong=LOST)
+            return TaskResult(wrong=LOST)
         except Exception as problem:
-            return Part(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")
+            return TaskResult(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")
 
     def leave(self, run: str, futures: list[Any]) -> None:
         """Withdraw what is not done, and end what is at work."""

@@ -10,8 +10,8 @@ from attnspec.record.sharded import Group
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What a worker is asked. plan: of a run; one without targets asks for all registered subjects.
+class WorkerQuestion:
+    """Asks a worker what it can judge. plan: of a run; one without targets asks for all registered subjects.
 
     folder: the working directory of the client.
     """
@@ -21,8 +21,8 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a worker has. version: of attnspec.  digest: of the spec that the plan names.
+class WorkerAnswer:
+    """What a worker says it can judge. version: of attnspec.  digest: of the spec that the plan names.
 
     missing: of each target, why it cannot be judged there; empty if it can.  releases: the version of its library.
     absent: what the plan names and is not there.  wrong: why it cannot tell.
@@ -49,9 +49,9 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What came of it. lines: those of its record.  defects: failures of attnspec itself.  wrong: why there is none.
-    seconds: how long it took, without the start of its process.
+class TaskResult:
+    """What came of a task. lines: those of its record.  defects: failures of attnspec itself.  wrong: why it has no
+    result.  seconds: how long it took, without the start of its process.
     """
 
     lines: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from attnspec.cluster.messages import Part, Task
+from attnspec.cluster.messages import Task, TaskResult
 from attnspec.core.errors import AttnspecError
 from attnspec.core.files import write_whole
 from attnspec.record.codec import decode, encode, to_line
@@ -44,16 +44,16 @@ class Lines:
         return time.monotonic() - self._began if self._began else 0.0
 
 
-def carried_out(task: Task) -> Part:
+def carried_out(task: Task) -> TaskResult:
     """What comes of the part. An interruption leaves no part: nobody waits for it."""
     kept = Lines()
     try:
         result = Session(task.plan, source=task.source, sharing=Named(frozenset(task.groups))).run([kept])
     except AttnspecError as problem:
-        return Part(wrong=str(problem))
+        return TaskResult(wrong=str(problem))
     if result.interrupted:
-        return Part(wrong="it was interrupted.")
-    return Part(tuple(kept.lines), result.defects, seconds=kept.seconds)
+        return TaskResult(wrong="it was interrupted.")
+    return TaskResult(tuple(kept.lines), result.defects, seconds=kept.seconds)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import attnspec
-from attnspec.cluster.messages import Answer, Part, Question, Task
+from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.scratch import scratch_folder
@@ -37,24 +37,24 @@ _LAST_PRINTED = 2000
 _running: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 
-def answer(question: Question) -> Answer:
+def answer(question: WorkerQuestion) -> WorkerAnswer:
     """What is here. What goes wrong is an answer, too."""
     plan, folder = _from(question), Path(question.folder)
     if absent := tuple(_absent(plan)):
-        return Answer(attnspec.__version__, absent=absent)
+        return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
         look_in(plan.surroundings({}))
         known = registered(plan.implementations)
         wanted = plan.targets or tuple(known)
-        return Answer(
+        return WorkerAnswer(
             attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, environment(1, plan.device),
             missing={target: _missing(target, known, folder) for target in wanted},
             releases={target: known[target].library.version for target in wanted if target in known})
     except AttnspecError as problem:
-        return Answer(attnspec.__version__, wrong=str(problem))
+        return WorkerAnswer(attnspec.__version__, wrong=str(problem))
 
 
-def _from(question: Question) -> Plan:
+def _from(question: WorkerQuestion) -> Plan:
     """The plan with its relative names as they are meant in the client's folder: this process stands elsewhere."""
     plan, folder = question.plan, Path(question.folder)
     return replace(plan, spec_add=tuple(str(folder / name) for name in plan.spec_add),
@@ -86,7 +86,7 @@ def judge_text(task: str) -> str:
     return json.dumps(encode(judge(decode(Task, json.loads(task)))))
 
 
-def judge(task: Task) -> Part:
+def judge(task: Task) -> TaskResult:
     """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
     with scratch_folder() as scratch, tempfile.TemporaryFile() as printed:
         result = scratch / "part.json"
@@ -99,10 +99,10 @@ def judge(task: Task) -> Part:
         process.wait()
         _running[task.run].remove(process)
         if result.is_file():
-            return decode(Part, json.loads(result.read_text(encoding="utf-8")))
+            return decode(TaskResult, json.loads(result.read_text(encoding="utf-8")))
         printed.seek(0)
         told = printed.read().decode("utf-8", "replace")[-_LAST_PRINTED:]
-        return Part(wrong=f"its process ended with exit code {process.returncode} and no result.\n{told}".strip())
+        return TaskResult(wrong=f"its process ended with exit code {process.returncode} and no result.\n{told}".strip())
 
 
 def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import attnspec
 from attnspec.cluster.connection import Connection, without_attnspec
-from attnspec.cluster.messages import Answer, Question
+from attnspec.cluster.messages import WorkerAnswer, WorkerQuestion
 from attnspec.core.errors import UsageError
 from attnspec.core.surroundings import kind_of
 
@@ -28,9 +28,9 @@ class Workforce:
     """
 
     connection: Connection
-    question: Question
+    question: WorkerQuestion
     digest: str
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, WorkerAnswer] = field(default_factory=dict)
     threads: Mapping[str, int] = field(default_factory=dict)
     unfit: set[str] = field(default_factory=set)
 
@@ -62,7 +62,7 @@ class Workforce:
                 unfit.append(problem)
         return unfit
 
-    def _checked(self, address: str, told: Answer | str) -> Answer:
+    def _checked(self, address: str, told: WorkerAnswer | str) -> WorkerAnswer:
         if isinstance(told, str) or told.version != attnspec.__version__:
             raise without_attnspec(address, told if isinstance(told, str) else f"it has attnspec {told.version}")
         if told.absent:
@@ -76,7 +76,7 @@ class Workforce:
         self._check_releases(address, told)
         return told
 
-    def _check_releases(self, address: str, told: Answer) -> None:
+    def _check_releases(self, address: str, told: WorkerAnswer) -> None:
         """Two releases of a library may be judged differently, and who would get what is chance."""
         for target, release in told.releases.items():
             for other in () if told.missing[target] else self.able(target):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attnspec.core.keyword import Acts, Keyword, Saying
+from attnspec.core.keyword import Acts, Keyword, RareValues, Saying
 from attnspec.core.nouns import Kind
 from attnspec.core.serving_keywords import patterns
 
@@ -35,7 +35,7 @@ SLOPE_PATTERNS: Mapping[SlopePattern, str] = {
     "zero": "0 in every head, which is none",
 }
 """How slopes are made. A clause asks for `zero`."""
-OF_ENTRIES: SlopePattern = "of_entries"
+OWN_SLOPES = RareValues("of_entries", "slopes_are_shared", "alibi_slopes (B,H)")
 USUAL_SLOPES: tuple[SlopePattern, ...] = ("powers", "geometric", "of_entries", "steep")
 
 _ATTENTION = frozenset({Kind.ATTENTION})
@@ -43,7 +43,7 @@ _ATTENTION = frozenset({Kind.ATTENTION})
 
 def _slopes_misfit(limits: Any, slopes: Any, _causal: bool) -> str:  # noqa: ANN401  (KeywordLimits; a pattern or an array)
     """What of slopes, (H,) or (B,H), or of their pattern, a subject with these limits does not take."""
-    has_own = slopes == OF_ENTRIES if isinstance(slopes, str) else slopes.ndim == 2
+    has_own = slopes == OWN_SLOPES.pattern if isinstance(slopes, str) else slopes.ndim == 2
     return "only alibi_slopes (H,), the same for every batch entry" if limits.slopes_are_shared and has_own else ""
 
 
@@ -76,7 +76,8 @@ CACHES = (
         promise="each head lowers its logits by its slope times the distance from the query's own place",
         in_layers=False, axes="BH", values=patterns("alibi_slopes", SLOPE_PATTERNS, USUAL_SLOPES, "slopes",
                                                     "slope_patterns"),
-        sample="steep", is_uncommon=True, is_from_place=True, pool=POOL, misfit=_slopes_misfit, questions={
+        sample="steep", is_uncommon=True, is_from_place=True, pool=POOL, misfit=_slopes_misfit,
+        rare=OWN_SLOPES, questions={
             "slopes.form": "What is added to the logits of a query by the slope of its head?",
             "slopes.longer_keys": "From which place does the distance of query i count if T < S?",
             "slopes.longer_queries": "From which place does the distance of query i count if T > S?"},

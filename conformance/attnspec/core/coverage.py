@@ -37,19 +37,19 @@ COUNTED = tuple(name for name in OFF
 Spans = Mapping[str, tuple[int, int]]
 """By axis, the least and the greatest length."""
 
-Place = tuple[str, int]
+AxisBucket = tuple[str, int]
 """An axis and one of its buckets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """An axis in a bucket, beside another axis in a bucket, or beside a keyword that is in use."""
+class BucketPair:
+    """A pair that a case can meet: an axis in a bucket, beside another in a bucket or a keyword that is in use."""
 
-    place: Place
-    other: Place | str
+    place: AxisBucket
+    other: AxisBucket | str
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[AxisBucket, ...]:
         """Its one or two axes."""
         return (self.place,) if isinstance(self.other, str) else (self.place, self.other)
 
@@ -72,26 +72,26 @@ def label(axis: str, bucket: int) -> str:
 
 
 @cache
-def every_pair() -> tuple[Pair, ...]:
+def every_pair() -> tuple[BucketPair, ...]:
     """All that a problem can have, H being at least G, in the order of their bits."""
     both = ((places_of(one), places_of(other)) for one, other in combinations(AXES, 2))
-    of_axes = (Pair(this, that) for ones, others in both for this in ones for that in others)
+    of_axes = (BucketPair(this, that) for ones, others in both for this in ones for that in others)
     return (*(pair for pair in of_axes if _has_groups(pair)),
-            *(Pair(place, keyword) for keyword in COUNTED for axis in AXES for place in places_of(axis)))
+            *(BucketPair(place, keyword) for keyword in COUNTED for axis in AXES for place in places_of(axis)))
 
 
-def places_of(axis: str) -> list[Place]:
+def places_of(axis: str) -> list[AxisBucket]:
     """The buckets of an axis."""
     return [(axis, bucket) for bucket in range(len(BUCKETS[axis]))]
 
 
-def _has_groups(pair: Pair) -> bool:
+def _has_groups(pair: BucketPair) -> bool:
     lengths = dict(pair.places)
     return not lengths.keys() >= {"H", "G"} or bounds("H", lengths["H"])[1] >= bounds("G", lengths["G"])[0]
 
 
 @cache
-def bits() -> Mapping[Pair, int]:
+def bits() -> Mapping[BucketPair, int]:
     """The bit of each pair."""
     return {pair: 1 << index for index, pair in enumerate(every_pair())}
 
@@ -102,11 +102,11 @@ def met_at(lengths: Mapping[str, int], keywords: Iterable[str] = ()) -> int:
     return _met_in(places, frozenset([name for name in keywords if name in COUNTED]))
 
 
-_Ends = tuple[Place, Place | str]
+_Ends = tuple[AxisBucket, AxisBucket | str]
 
 
 @lru_cache(maxsize=4096)
-def _met_in(places: tuple[Place, ...], used: frozenset[str]) -> int:
+def _met_in(places: tuple[AxisBucket, ...], used: frozenset[str]) -> int:
     known = _bits_by_ends()
     both: Iterator[_Ends] = chain(combinations(places, 2), product(places, used))
     return sum(known.get(ends, 0) for ends in both)
@@ -117,7 +117,7 @@ def _bits_by_ends() -> Mapping[_Ends, int]:
     return {(pair.place, pair.other): bit for pair, bit in bits().items()}
 
 
-def pairs_in(found: int) -> Iterator[Pair]:
+def pairs_in(found: int) -> Iterator[BucketPair]:
     """The pairs of a set."""
     return (pair for pair, bit in bits().items() if found & bit)
 

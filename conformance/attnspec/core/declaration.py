@@ -9,10 +9,10 @@ from typing import Literal
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.deviation import Deviation
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import Condition, Refusal, nearest_taken
+from attnspec.core.refusal import Refusal, RefusalCondition, nearest_taken
 
 INPUT = "input"
 """The output has the dtype of the inputs."""
@@ -107,7 +107,7 @@ class Limits(KeywordLimits):
     @property
     def all_refusals(self) -> tuple[Refusal, ...]:
         """What is refused, more keys than a cache holds among it."""
-        overfull = (Refusal((Condition("S", ">", self.cache),)),) if self.cache else ()
+        overfull = (Refusal((RefusalCondition("S", ">", self.cache),)),) if self.cache else ()
         return (*self.refuses, *overfull)
 
     def brings(self, keyword: str) -> frozenset[str]:
@@ -145,7 +145,7 @@ class Limits(KeywordLimits):
         """
         return nearest_taken(max(size, least), self.refused_along(axis, partner), least)
 
-    def refused_along(self, *axes: str) -> tuple[Condition, ...]:
+    def refused_along(self, *axes: str) -> tuple[RefusalCondition, ...]:
         """The conditions on one of these axes under which everything is refused."""
         return tuple(alone for each in self.all_refusals if (alone := each.alone) and alone.axis in axes)
 
@@ -160,7 +160,7 @@ class Limits(KeywordLimits):
         return self.self_attention_only or self.lengths == "equal"
 
 
-_ODD = Refusal((Condition("D", "≠", 0, 2),))
+_ODD = Refusal((RefusalCondition("D", "≠", 0, 2),))
 
 
 def within_form(limits: Limits) -> Limits:
@@ -229,7 +229,7 @@ class Declaration:
     compiles: bool | None = None
     sizes: tuple[str, ...] = ()
     blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    form: Form = Form.DENSE
+    form: InputForm = InputForm.DENSE
     given: frozenset[str] = frozenset()
     backward_precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
     made: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import DType
 
 
@@ -23,7 +23,7 @@ class Deviation:
     issue: str
     until: str
     dtypes: tuple[DType, ...] = ()
-    where: Place = field(default=Place(""), compare=False)
+    where: FileLocation = field(default=FileLocation(""), compare=False)
     script: str = ""
     how: str = ""
     case: str = ""

@@ -24,8 +24,8 @@ _NEARLY = 0.05  # a name this much less like the wrong one than the likest is a 
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Where something stands: a file as the user would name it, and a line counted from 1 (0: the whole file)."""
+class FileLocation:
+    """A place in a file: the file as the user would name it, and a line counted from 1 (0: the whole file)."""
 
     file: str
     line: int = 0
@@ -37,11 +37,12 @@ class Place:
 class AttnspecError(Exception):
     """Something is wrong, and it is not the subject's attention. The message is all the user needs."""
 
-    def __init__(self, message: str, *, where: Place | None = None) -> None:
+    def __init__(self, message: str, *, where: FileLocation | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
 
     @classmethod
-    def unknown(cls, kind: str, name: object, known: Iterable[str], *, where: Place | None = None) -> AttnspecError:
+    def unknown(cls, kind: str, name: object, known: Iterable[str], *,
+                where: FileLocation | None = None) -> AttnspecError:
         """`name` is not one of the `known` names of this kind: say so, with what `hint` says."""
         return cls(f"{quoted(name)} is not a known {kind}.{hint(name, known, kind)}", where=where)
 

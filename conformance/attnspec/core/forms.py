@@ -11,7 +11,7 @@ from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import Kind
 
 
-class Form(enum.Enum):
+class InputForm(enum.Enum):
     """How query, key and value are laid out."""
 
     DENSE = "dense"    # query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.files import cannot_write
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -34,7 +34,7 @@ def append_summary(text: str) -> None:
         raise cannot_write(Path(name), f"summary of the step (${SUMMARY})", problem) from None
 
 
-def in_repository(place: Place) -> Place | None:
+def in_repository(place: FileLocation) -> FileLocation | None:
     """The place with its file as annotations name it: from the folder of the checkout, or from where the program runs.
 
     None for a file that lies in neither, or was installed there: GitHub shows no annotation at such a place.
@@ -43,5 +43,5 @@ def in_repository(place: Place) -> Place | None:
     for home in (os.environ.get("GITHUB_WORKSPACE") or Path.cwd(), Path.cwd()):
         inside = Path(home).resolve()
         if file.is_relative_to(inside) and "site-packages" not in file.parts:
-            return Place(str(file.relative_to(inside)), place.line)
+            return FileLocation(str(file.relative_to(inside)), place.line)
     return None

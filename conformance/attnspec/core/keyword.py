@@ -59,6 +59,17 @@ class Saying:
 
 
 @dataclass(frozen=True, slots=True)
+class RareValues:
+    """Values that few functions take of a keyword that they take: their pattern, the limit of who does not take them,
+    and how a verdict names them.
+    """
+
+    pattern: str
+    limit: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Keyword:
     """A keyword of `attend(query, key, value, *, ...)`. What leaving it out means is its default in KeywordArguments.
 
@@ -76,6 +87,7 @@ class Keyword:
     counts: of an array of lengths, the axis of which it counts the first entries.  is_from_place: it counts from the
     query's own place, and hides nothing.  beside: the keyword without which it is never given.  is_drawn: a whole
     number that a recipe draws by its own seed.
+    rare: values that few take.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
@@ -106,6 +118,7 @@ class Keyword:
     is_drawn: bool = False
     beside: str = ""
     misfit: Callable[[Any, Any, bool], str] | None = None
+    rare: RareValues | None = None
     needs_causal: str = ""
     called: str = ""
     questions: Mapping[str, str] = field(default_factory=dict)

@@ -32,8 +32,10 @@ _LISTED = re.compile(rf"(?P<axis>\w+)\s+(?P<sign>not\s+in|in)\s+\((?P<than>{_SIZ
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition on sizes. sign: a comparison with a number or another axis, or `in` and `not in`, with numbers.
+class RefusalCondition:
+    """A condition on sizes under which a call is refused.
+
+    sign: a comparison with a number or another axis, or `in` and `not in`, with numbers.
 
     step: where it is more than 1, what remains of the axis divided by it is compared.
     """
@@ -62,7 +64,7 @@ class Condition:
 
 
 @lru_cache(maxsize=4096)  # planning asks for the same few sizes thousands of times
-def nearest_taken(size: int, refused: tuple[Condition, ...], least: int = 1) -> int:
+def nearest_taken(size: int, refused: tuple[RefusalCondition, ...], least: int = 1) -> int:
     """The size nearest to this one, and not below `least`, at which none of these conditions on its axis holds: smaller
     ones first. The size itself where there is none up to LARGEST_SIZE away.
     """
@@ -78,7 +80,7 @@ class Refusal:
     without: unless they have all of these as well.
     """
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[RefusalCondition, ...] = ()
     keywords: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
 
@@ -97,7 +99,7 @@ class Refusal:
         return all(mine.holds(each) for each in lengths if its.holds(each))
 
     @property
-    def alone(self) -> Condition | None:
+    def alone(self) -> RefusalCondition | None:
         """Its condition on the length of one axis, where it has no other and names no keyword."""
         is_bare = not self.keywords and len(self.conditions) == 1 and self.conditions[0].is_of_one_axis
         return self.conditions[0] if is_bare else None
@@ -123,10 +125,10 @@ def _keyword(name: str) -> str:
     return name
 
 
-def _condition(text: str) -> Condition:
+def _condition(text: str) -> RefusalCondition:
     if match := _LISTED.fullmatch(text):
         sign = "not in" if match["sign"] != "in" else "in"
-        return Condition(_axis(match["axis"]), sign, tuple(int(size) for size in match["than"].split(",")))
+        return RefusalCondition(_axis(match["axis"]), sign, tuple(int(size) for size in match["than"].split(",")))
     match = _COMPARED.fullmatch(text)
     if match is None:
         if text.isidentifier():
@@ -136,7 +138,8 @@ def _condition(text: str) -> Condition:
     than = int(match["than"]) if match["than"].isdecimal() else _axis(match["than"])
     if match["step"] and not int(match["step"]):
         raise UsageError(f"{text!r} divides by 0.")
-    return Condition(_axis(match["axis"]), _SPELLED.get(match["sign"], match["sign"]), than, int(match["step"] or 1))
+    return RefusalCondition(_axis(match["axis"]), _SPELLED.get(match["sign"], match["sign"]), than,
+                            int(match["step"] or 1))
 
 
 def _axis(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.core.errors import AttnspecError, Place, UsageError, hint, quoted
+from attnspec.core.errors import AttnspecError, FileLocation, UsageError, hint, quoted
 from attnspec.core.refusal import AXES as NAMED
 
 AXES = ("B", "H", "Hkv", "T", "S", "D", "Dv")
@@ -32,7 +32,8 @@ _PER_ENTRY = 40    # bytes for each of query, key, value and output, with what i
 _AT_LEAST = 1e8    # bytes, with what is worked out in blocks
 
 
-def read_sizes(text: str, where: Place | None = None, *, error: type[AttnspecError] = UsageError) -> dict[str, int]:
+def read_sizes(text: str, where: FileLocation | None = None, *,
+               error: type[AttnspecError] = UsageError) -> dict[str, int]:
     """B, H, Hkv, T, S, D and Dv by name, of words such as `D128` in any order. Left out, B and H are 1, Hkv is H, S is
     T (T is S), and Dv is D.
 
@@ -55,7 +56,7 @@ def read_sizes(text: str, where: Place | None = None, *, error: type[AttnspecErr
     return {axis: lengths[axis] for axis in AXES}
 
 
-def _read(word: str, where: Place | None, error: type[AttnspecError]) -> tuple[str, int]:
+def _read(word: str, where: FileLocation | None, error: type[AttnspecError]) -> tuple[str, int]:
     match = SIZE.fullmatch(word)
     if match is None:
         raise error(f"{quoted(word)} is not a size. Write an axis and a number, as in {EXAMPLE!r}.", where=where)
@@ -108,7 +109,7 @@ def _all_of(text: str) -> Iterator[dict[str, int]]:
     file = Path(text)
     for number, line in enumerate(_lines(file), start=1):
         if said := line.partition("#")[0].strip():
-            yield read_sizes(said, Place(text, number))
+            yield read_sizes(said, FileLocation(text, number))
 
 
 def _is_path(text: str) -> bool:
@@ -127,7 +128,7 @@ def _lines(file: Path) -> list[str]:
         return file.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", "") or "it is no UTF-8 text"
-        raise UsageError(f"the sizes cannot be read: {reason}.", where=Place(str(file))) from None
+        raise UsageError(f"the sizes cannot be read: {reason}.", where=FileLocation(str(file))) from None
 
 
 def beside(lengths: Mapping[str, int]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from attnspec.core.targets import is_bare
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.arithmetic_classes import Wider, Words, classes_for
 from attnspec.diagnosis.failing_case import judged
-from attnspec.diagnosis.whereabouts import NOWHERE, Place
+from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by
@@ -31,7 +31,7 @@ from attnspec.problems.demand import work
 from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
-from attnspec.subjects.subject import Answer, Subject
+from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
@@ -58,7 +58,7 @@ class ArithmeticExplainer:
     _answers: set[tuple[DType, str]] = field(default_factory=set)
     _met: dict[DType, list[tuple[Trial, Recipe]]] = field(default_factory=dict)
 
-    def explain(self, trial: Trial, failing: Recipe, claimed: int, place: Place = NOWHERE,
+    def explain(self, trial: Trial, failing: Recipe, claimed: int, place: FailurePlace = NOWHERE,
                 first: Recipe | None = None) -> Explanation | None:
         """The first class under which the violation vanishes; None if there is none.
 
@@ -204,7 +204,7 @@ def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     return isinstance(judged(replace(trial, before=None), single, recipe).failure, Violated)
 
 
-def _fit(answers: Iterable[Answer], dtype: str) -> bool:
+def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
     """Whether all outputs are numbers of this format."""
     narrow = numpy_dtype(DType(dtype))
     with np.errstate(over="ignore"):

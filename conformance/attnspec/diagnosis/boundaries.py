@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import comb
 
-from attnspec.diagnosis.boundary import HOLDING, HOLDING_APART, RELATIONS, RELATIONS_APART, Boundary, Told
+from attnspec.diagnosis.boundary import HOLDING, HOLDING_APART, RELATIONS, RELATIONS_APART, Boundary, BoundaryCondition
 from attnspec.diagnosis.conditions import (
     ENDING,
     NEEDS_NO_REASON,
     OF_BLOCKS,
-    Condition,
+    LengthCondition,
+    LengthRule,
     Profile,
-    Rule,
     lengths_to_try,
     narrowed,
 )
@@ -58,12 +58,12 @@ def begins(resizer: Resizer) -> Boundary | None:
     resizer.find_out_how_often(smallest)
     if resizer.seeds > SEEDS:
         smallest = resizer.smallest()
-    return _Search(resizer, smallest).boundary()
+    return _BoundarySearch(resizer, smallest).boundary()
 
 
 @dataclass(slots=True)
-class _Search:
-    """From the smallest failing sizes on, which move along."""
+class _BoundarySearch:
+    """Looks for the boundary of a failure, from the smallest failing sizes on, which move along."""
 
     resizer: Resizer
     at: Sizes
@@ -83,7 +83,7 @@ class _Search:
         smallest = self.resizer.failing[self.at]
         return Boundary(smallest, tuple(told), tuple(self._outside()))
 
-    def _needed(self, told: Sequence[Told]) -> tuple[Told, ...]:
+    def _needed(self, told: Sequence[BoundaryCondition]) -> tuple[BoundaryCondition, ...]:
         """Those that every case which failed meets: two axes may be found to matter that stand in for a third."""
         failed = [sizes.by_axis for sizes, fails in self.resizer.known.items() if fails]
         return tuple(each for each in told if not each.is_settled or all(
@@ -128,13 +128,13 @@ class _Search:
         here, known = length(self.at, axis), self._known(axis, at)
         top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
         condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
-        while condition and condition.rule is not Rule.FROM and (chance := self._held_by_chance(here, known, at)):
+        while condition and condition.rule is not LengthRule.FROM and (chance := self._held_by_chance(here, known, at)):
             known[chance] = True
             condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
-        if condition and condition.rule is Rule.UP_TO:
+        if condition and condition.rule is LengthRule.UP_TO:
             condition = replace(condition, n=self._last(condition, known, at))
             known = self._known(axis, at)
-        if condition and condition.rule is not Rule.FROM:
+        if condition and condition.rule is not LengthRule.FROM:
             tried = dict.fromkeys(lengths_to_try(here, top))
             fresh = [value for value in tried if 1 <= value <= top and value not in known]
             condition = condition if self._is_confirmed(condition, fresh, at) else None
@@ -154,7 +154,7 @@ class _Search:
             return None
         return next((value for value in longer if self.resizer.holds_by_chance(at(value))), None)
 
-    def _is_confirmed(self, condition: Condition, fresh: Sequence[int], at: Callable[[int], Sizes]) -> bool:
+    def _is_confirmed(self, condition: LengthCondition, fresh: Sequence[int], at: Callable[[int], Sizes]) -> bool:
         """Whether two further lengths fare as it says: one that should fail and one that should hold."""
         for should_fail in (True, False):
             value = next((each for each in reversed(fresh) if condition.includes(each) is should_fail), None)
@@ -167,7 +167,7 @@ class _Search:
         return {length(sizes, axis): failed for sizes, failed in self.resizer.known.items()
                 if at(length(sizes, axis)) == sizes}
 
-    def _fades(self, condition: Condition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
+    def _fades(self, condition: LengthCondition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
         """Whether what is wrong becomes less and less, and lies within rounding beyond the last length that fails: with
         more keys, or features, a mistake that is made at all of them shows less.
 
@@ -183,7 +183,7 @@ class _Search:
         further = sum(each > max(outside) for each in inside)
         return comb(2 * len(inside) - further, len(inside)) > SURE * comb(2 * len(inside), len(inside))
 
-    def _last(self, condition: Condition, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int:
+    def _last(self, condition: LengthCondition, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int:
         """The last length that fails: it lies below the first that is known to hold."""
         low = max(value for value, failed in known.items() if failed and value <= condition.n)
         high = min(value for value, failed in known.items() if not failed and value > low)
@@ -217,17 +217,18 @@ class _Search:
             self._by_chance[axis] = fewer > 0 or (1 - share) ** (len(_ENTRIES) * below / here) > SURE
         return self._by_chance[axis]
 
-    def _told(self, axis: str) -> Told:
+    def _told(self, axis: str) -> BoundaryCondition:
         found, name = self.found[axis], self._name(axis)
         below = found.beside if found.below is None else found.below
         if not found.is_settled:
-            return Told((name,), f"{name} = {found.here}", f"{name} = {below}", is_settled=False)
+            return BoundaryCondition((name,), f"{name} = {found.here}", f"{name} = {below}", is_settled=False)
         if found.condition is None:
-            return Told((name,), f"{name} = {found.here}, though not at every {name} beyond", f"{name} = {below}")
+            return BoundaryCondition((name,), f"{name} = {found.here}, though not at every {name} beyond",
+                                     f"{name} = {below}")
         if found.is_threshold:
-            return Told((name,), found.condition.words(name), f"{name} = {below}")
-        holding = found.condition.n + 1 if found.condition.rule is Rule.UP_TO else found.beside
-        return Told((name,), found.condition.words(name), f"{name} = {holding}")
+            return BoundaryCondition((name,), found.condition.words(name), f"{name} = {below}")
+        holding = found.condition.n + 1 if found.condition.rule is LengthRule.UP_TO else found.beside
+        return BoundaryCondition((name,), found.condition.words(name), f"{name} = {holding}")
 
     def _name(self, axis: str) -> str:
         """Query heads, unless it is found out that key heads or groups count."""
@@ -243,7 +244,7 @@ class _Search:
         shared = (moved(moved(self.at, axis, each), other, -(-here // each)) for each in few)
         return "H" if any(map(self.resizer.fails, shared)) else _NAMES.get(axis, axis)
 
-    def _related(self) -> Iterator[Told]:
+    def _related(self) -> Iterator[BoundaryCondition]:
         """How two lengths compare, where single ones do not explain what was seen."""
         for one, other in _PAIRS:
             are_near = {one, other} <= set(self._axes) and abs(length(self.at, one) - length(self.at, other)) <= 1
@@ -258,7 +259,7 @@ class _Search:
                         del self.found[axis]
                 self._held += self._holding(one, other)[:1]
                 holding = HOLDING[relation] if self._may_equal(one, other) else HOLDING_APART[relation]
-                yield Told((one, other), f"{one} {relation} {other}", f"{one} {holding} {other}")
+                yield BoundaryCondition((one, other), f"{one} {relation} {other}", f"{one} {holding} {other}")
                 if are_near:
                     self._profile(other, self._together(one, other))
 
@@ -267,7 +268,7 @@ class _Search:
         by = length(self.at, one) - length(self.at, other)
         return lambda value: moved(moved(self.at, one, max(1, value + by)), other, value)
 
-    def _apart(self, one: str, other: str) -> Told | None:
+    def _apart(self, one: str, other: str) -> BoundaryCondition | None:
         """That one length exceeds the other by so many at the least, where more than one: both are moved by as much."""
         long, short = sorted((one, other), key=lambda axis: length(self.at, axis), reverse=True)
         here, there = length(self.at, long), length(self.at, short)
@@ -280,7 +281,7 @@ class _Search:
             del self.found[axis]
         self._held.append(moved(both, long, here + _FURTHER - 1))
         by = here - there - 1
-        return Told((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
+        return BoundaryCondition((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
 
     def _relation(self, one: str, other: str) -> str:
         """The comparison that two rounds of three cases bear out; empty if none is. The longer length of the first
@@ -307,7 +308,7 @@ class _Search:
         """Whether a case with both of one length was put."""
         return any(length(sizes, one) == length(sizes, other) for sizes in self.resizer.known)
 
-    def _joined(self) -> Iterator[Told]:
+    def _joined(self) -> Iterator[BoundaryCondition]:
         """Products of two axes that have to be large together: what one lacks the other makes up for."""
         heads = next((axis for axis in ("H", "Hkv") if axis in self._axes), "")
         for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
@@ -321,7 +322,7 @@ class _Search:
                 if groups := length(self.at, "G") if "Hkv" in (one, other) and "Hkv" not in name else 0:
                     least, held = (held * groups + 1 if groups > 1 else least), held * groups
                 self._held += self._below(one, other)[:1]
-                yield Told((one, other), f"{name} ≥ {least}", f"{name} = {held}")
+                yield BoundaryCondition((one, other), f"{name} ≥ {least}", f"{name} = {held}")
 
     def _heads_that_count(self, axis: str, least: int) -> str:
         """Query heads, unless as many of them that share fewer key heads hold; another axis is itself."""

@@ -19,8 +19,8 @@ HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥":
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One condition of a failure: the axes it speaks of, how it is written, and what holds beside it.
+class BoundaryCondition:
+    """One condition of the boundary of a failure: the axes it speaks of, how it is written, and what holds beside it.
 
     is_settled: whether enough other sizes were put to say so of all.
     """
@@ -39,7 +39,7 @@ class Boundary:
     """
 
     smallest: Recipe
-    told: tuple[Told, ...]
+    told: tuple[BoundaryCondition, ...]
     outside: tuple[Sizes, ...] = ()
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import STATE, Form
+from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Aspect, Bar
@@ -39,8 +39,8 @@ ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
 """What is known of a fault's backward pass: it takes every keyword, and nothing of the forward pass."""
 
 
-class Candidate:
-    """A fault in the place of a subject, put calls in their order, each no sooner than it is asked for."""
+class FaultCandidate:
+    """Puts a fault the calls that a subject was put, in their order, each no sooner than it is asked for."""
 
     def __init__(self, fault: Fault, bar: Bar, calls: Sequence[tuple[AnyProblem, str]]) -> None:
         self.fault = fault
@@ -94,16 +94,16 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
 def _may_go_back(subject: Subject) -> bool:
     """Whether a fault's backward pass, which is of dense attention, can stand beside its function in this place."""
     declared = subject.declaration
-    return declared.kind is Kind.ATTENTION and declared.form is Form.DENSE
+    return declared.kind is Kind.ATTENTION and declared.form is InputForm.DENSE
 
 
 def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
     """The fault's function with the signature and the form of answer of the subject."""
     limits, form = subject.declaration.limits, subject.declaration.form
-    formed = function if fault.form is not Form.DENSE else _FORMED[form](function)
+    formed = function if fault.form is not InputForm.DENSE else _FORMED[form](function)
     if subject.declaration.kind is not Kind.LAYER:
         return formed
-    if form is Form.DECODER and fault.kind is Kind.ATTENTION:
+    if form is InputForm.DECODER and fault.kind is Kind.ATTENTION:
         return partial(_stepping, formed, limits)
     layer = as_layer(partial(_as_layer, function)) if fault.kind is Kind.ATTENTION else function
     return partial(_answered, layer, limits)
@@ -128,9 +128,9 @@ def _decoding(function: Callable[..., Returned]) -> Callable[..., Returned]:
     return concatenating(partial(_put, function))()
 
 
-_FORMED: Mapping[Form, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
-    Form.DENSE: lambda function: function, Form.PACKED: _packed, Form.PAGED: _paged,
-    Form.DECODER: _decoding}
+_FORMED: Mapping[InputForm, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
+    InputForm.DENSE: lambda function: function, InputForm.PACKED: _packed, InputForm.PAGED: _paged,
+    InputForm.DECODER: _decoding}
 """By form, a dense function in the place of one that takes its arrays so."""
 
 

@@ -29,8 +29,8 @@ SETTLED = 0.03
 """A rule is settled once no further length could speak against more than this share of what is left."""
 
 
-class Rule(enum.Enum):
-    """How a length decides. `n` and `rest` of a condition are what it speaks of."""
+class LengthRule(enum.Enum):
+    """How the length of an axis decides. It speaks of the condition's `n` and `rest`."""
 
     FROM = "≥"
     ONLY = "="
@@ -42,23 +42,23 @@ class Rule(enum.Enum):
 
 
 # By how much each is likelier than another: a number of blocks must not outvote the plain threshold.
-_LIKELY: Mapping[Rule, float] = {
-    Rule.FROM: 1.0, Rule.ONLY: 0.3, Rule.UP_TO: 0.02, Rule.MULTIPLE: 0.1, Rule.NO_MULTIPLE: 0.1, Rule.REST: 0.02,
-    Rule.NO_POWER: 0.1}
-_WORDS: Mapping[Rule, Callable[[str, int, int], str]] = {
-    Rule.FROM: lambda axis, n, _: f"{axis} ≥ {n}",
-    Rule.ONLY: lambda axis, n, _: f"{axis} = {n}",
-    Rule.UP_TO: lambda axis, n, _: f"{axis} ≤ {n}",
-    Rule.MULTIPLE: lambda axis, n, _: f"{axis} is a multiple of {n}",
-    Rule.NO_MULTIPLE: lambda axis, n, _: f"{axis} is not a multiple of {n}",
-    Rule.REST: lambda axis, n, rest: (f"{axis} is one more than a multiple of {n}" if rest == 1 else
-                                      f"{axis} is one less than a multiple of {n}" if rest == n - 1 else
-                                      f"{axis} mod {n} = {rest}"),
-    Rule.NO_POWER: lambda axis, *_: f"{axis} is not a power of two"}
+_LIKELY: Mapping[LengthRule, float] = {
+    LengthRule.FROM: 1.0, LengthRule.ONLY: 0.3, LengthRule.UP_TO: 0.02, LengthRule.MULTIPLE: 0.1,
+    LengthRule.NO_MULTIPLE: 0.1, LengthRule.REST: 0.02, LengthRule.NO_POWER: 0.1}
+_WORDS: Mapping[LengthRule, Callable[[str, int, int], str]] = {
+    LengthRule.FROM: lambda axis, n, _: f"{axis} ≥ {n}",
+    LengthRule.ONLY: lambda axis, n, _: f"{axis} = {n}",
+    LengthRule.UP_TO: lambda axis, n, _: f"{axis} ≤ {n}",
+    LengthRule.MULTIPLE: lambda axis, n, _: f"{axis} is a multiple of {n}",
+    LengthRule.NO_MULTIPLE: lambda axis, n, _: f"{axis} is not a multiple of {n}",
+    LengthRule.REST: lambda axis, n, rest: (f"{axis} is one more than a multiple of {n}" if rest == 1 else
+                                            f"{axis} is one less than a multiple of {n}" if rest == n - 1 else
+                                            f"{axis} mod {n} = {rest}"),
+    LengthRule.NO_POWER: lambda axis, *_: f"{axis} is not a power of two"}
 
 
-OF_BLOCKS = frozenset({Rule.MULTIPLE, Rule.NO_MULTIPLE, Rule.REST})
-ENDING = frozenset({Rule.ONLY, Rule.UP_TO})
+OF_BLOCKS = frozenset({LengthRule.MULTIPLE, LengthRule.NO_MULTIPLE, LengthRule.REST})
+ENDING = frozenset({LengthRule.ONLY, LengthRule.UP_TO})
 """Rules under which all lengths beyond one hold."""
 
 LONGER = math.ceil(math.log(SURE) / (MOST_SEEDS * math.log(1 - 1 / MOST_SEEDS)))
@@ -69,10 +69,12 @@ NEEDS_NO_REASON = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A rule for the lengths of one axis from `start` on.  n: the length, or the block; rest: n's rest, of REST."""
+class LengthCondition:
+    """A condition on the length of one axis: a rule, from `start` on.  n: the length, or the block; rest: n's rest, of
+    REST.
+    """
 
-    rule: Rule
+    rule: LengthRule
     n: int
     rest: int = 0
     start: int = 1
@@ -84,17 +86,17 @@ class Condition:
     def includes_each(self, values: Lengths) -> NDArray[np.bool_]:
         """Of each length, in any shape, whether it meets it."""
         match self.rule:
-            case Rule.FROM:
+            case LengthRule.FROM:
                 meets = values >= self.n
-            case Rule.ONLY:
+            case LengthRule.ONLY:
                 meets = values == self.n
-            case Rule.UP_TO:
+            case LengthRule.UP_TO:
                 meets = values <= self.n
-            case Rule.NO_POWER:
+            case LengthRule.NO_POWER:
                 meets = (values & (values - 1) != 0) | (values == 0)
-            case Rule.NO_MULTIPLE:
+            case LengthRule.NO_MULTIPLE:
                 meets = values % self.n != self.rest
-            case Rule.MULTIPLE | Rule.REST:
+            case LengthRule.MULTIPLE | LengthRule.REST:
                 meets = values % self.n == self.rest
         within: NDArray[np.bool_] = meets & (values >= self.start)
         return within
@@ -108,10 +110,11 @@ class Condition:
     def words(self, axis: str) -> str:
         """`S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
         told = _WORDS[self.rule](axis, self.n, self.rest)
-        bare = Condition(self.rule, self.n, self.rest)
-        if self.rule in {Rule.FROM, Rule.ONLY} or not any(map(bare.includes, range(NEEDS_NO_REASON + 1, self.start))):
+        bare = LengthCondition(self.rule, self.n, self.rest)
+        left_out = range(NEEDS_NO_REASON + 1, self.start)
+        if self.rule in {LengthRule.FROM, LengthRule.ONLY} or not any(map(bare.includes, left_out)):
             return told
-        return f"{self.start} ≤ {told}" if self.rule is Rule.UP_TO else f"{told} and ≥ {self.start}"
+        return f"{self.start} ≤ {told}" if self.rule is LengthRule.UP_TO else f"{told} and ≥ {self.start}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +122,14 @@ class Profile:
     """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
 
     here: int
-    condition: Condition | None
+    condition: LengthCondition | None
     fared: Mapping[int, bool]
     is_settled: bool
 
     @property
     def is_threshold(self) -> bool:
         """Whether it fails from some length on."""
-        return self.condition is not None and self.condition.rule is Rule.FROM
+        return self.condition is not None and self.condition.rule is LengthRule.FROM
 
     @property
     def turns(self) -> int:
@@ -163,26 +166,26 @@ class Profile:
                    key=lambda value: (value < start, abs(value - self.here)), default=None)
 
 
-def conditions(fails_at: int, top: int) -> Iterator[Condition]:
+def conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
     """What may be behind a case that fails at this length of an axis, up to `top`."""
-    yield from (Condition(Rule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))
-    yield Condition(Rule.ONLY, fails_at, start=fails_at)
+    yield from (LengthCondition(LengthRule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))
+    yield LengthCondition(LengthRule.ONLY, fails_at, start=fails_at)
     for start in dict.fromkeys((1, fails_at)):
-        yield from (Condition(Rule.UP_TO, n, start=start) for n in rungs_below(top) if n >= fails_at)
+        yield from (LengthCondition(LengthRule.UP_TO, n, start=start) for n in rungs_below(top) if n >= fails_at)
         if fails_at.bit_count() != 1:
-            yield Condition(Rule.NO_POWER, 2, start=start)
+            yield LengthCondition(LengthRule.NO_POWER, 2, start=start)
     for n in BLOCKS:
         for start in sorted({1, n + 1, fails_at}):
             yield from _of_blocks(fails_at, n, start)
 
 
-def _of_blocks(fails_at: int, n: int, start: int) -> Iterator[Condition]:
+def _of_blocks(fails_at: int, n: int, start: int) -> Iterator[LengthCondition]:
     """That whole blocks matter, from `start` on."""
     rest = fails_at % n
     if start <= fails_at:
-        yield Condition(Rule.NO_MULTIPLE if rest else Rule.MULTIPLE, n, start=start)
+        yield LengthCondition(LengthRule.NO_MULTIPLE if rest else LengthRule.MULTIPLE, n, start=start)
         if rest:
-            yield Condition(Rule.REST, n, rest, start)
+            yield LengthCondition(LengthRule.REST, n, rest, start)
 
 
 def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
@@ -195,7 +198,8 @@ def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
     yield from (top, top - 1)
 
 
-def narrowed(known: dict[int, bool], fails_at: int, top: int, fails: Callable[[int], bool | None]) -> Condition | None:
+def narrowed(known: dict[int, bool], fails_at: int, top: int,
+             fails: Callable[[int], bool | None]) -> LengthCondition | None:
     """The likeliest condition that all lengths bear out. `known`: those that were put; what is put now is added.
 
     The next length is always the one on which those that are left are most divided. None: no condition fits.
@@ -215,18 +219,18 @@ def narrowed(known: dict[int, bool], fails_at: int, top: int, fails: Callable[[i
     return max(left, key=lambda each: each.likely, default=None)
 
 
-def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[Condition]:
+def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[LengthCondition]:
     """That it ends before a length that holds."""
     for at in (at for at, failed in known.items() if not failed and at > fails_at):
-        yield from (Condition(Rule.UP_TO, at - 1, start=start) for start in dict.fromkeys((1, fails_at)))
+        yield from (LengthCondition(LengthRule.UP_TO, at - 1, start=start) for start in dict.fromkeys((1, fails_at)))
 
 
-def _bears_out(condition: Condition, known: Mapping[int, bool]) -> bool:
+def _bears_out(condition: LengthCondition, known: Mapping[int, bool]) -> bool:
     fared = condition.includes_each(np.array(list(known), dtype=np.int64))
     return bool((fared == np.array(list(known.values()), dtype=np.bool_)).all())
 
 
-def _divided(left: list[Condition], lengths: Lengths) -> NDArray[np.float64]:
+def _divided(left: list[LengthCondition], lengths: Lengths) -> NDArray[np.float64]:
     """Of each length, in any shape, the share of the smaller camp. Arrays, for hundreds are tried with hundreds."""
     likely = np.array([each.likely for each in left])
     failing = np.array([each.includes_each(lengths) for each in left])

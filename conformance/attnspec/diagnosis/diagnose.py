@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judged
-from attnspec.diagnosis.faring import Faring, Tried
+from attnspec.diagnosis.faring import Faring, FaultMatch
 from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.rotary import locate_in_rotation
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
-from attnspec.diagnosis.whereabouts import NOWHERE, Place
+from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
@@ -61,7 +61,7 @@ class Diagnosis:
 
 
 def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
-             again: Callable[[], Subject] | None = None, place: Place = NOWHERE) -> Diagnosis:
+             again: Callable[[], Subject] | None = None, place: FailurePlace = NOWHERE) -> Diagnosis:
     """What a violation is like. `again` makes the subject anew, where it can be: then faults of memory are told too."""
     return Examiner(again).diagnose(trial, failing, among=among, place=place)
 
@@ -73,7 +73,7 @@ class Examiner:
     again: Callable[[], Subject] | None = None
     witnesses: Witnesses = field(default_factory=Witnesses)
     _fares: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
-    _known: dict[str, Tried] = field(default_factory=dict)
+    _known: dict[str, FaultMatch] = field(default_factory=dict)
     _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
     _located: dict[tuple[DType, str], FailingCase] = field(default_factory=dict)
     _latest: dict[tuple[str, DType, str], FailingCase] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Examiner:
         return bool(self._known) and bool(self._named_before(self._case(trial, failing)))
 
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
-                 place: Place = NOWHERE) -> Diagnosis:
+                 place: FailurePlace = NOWHERE) -> Diagnosis:
         """The faults that explain why a case fails; where none does, what read-outs say.
 
         place: at which sizes it fails, and at which not, if that is known.
@@ -116,13 +116,13 @@ class Examiner:
         raises = bool(steps) and all(step.ending is Ending.RAISED for step in steps)
         return f"{RAISES_ALWAYS}{steps[0].raised}" if raises else ""
 
-    def _named_before(self, case: FailingCase) -> tuple[Tried, ...]:
+    def _named_before(self, case: FailingCase) -> tuple[FaultMatch, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
         return tuple(each for each in self._known.values()
                      if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault)
                      and not self._is_too_wide(each.fault, case))
 
-    def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Tried, ...]:
+    def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[FaultMatch, ...]:
         """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
         dtype, fault = case.trial.evaluator.dtype, CATALOGUE[WITHOUT_MAXIMUM]
         if not case.fails or fault not in among or not _may_stand(fault, case.trial):
@@ -131,9 +131,9 @@ class Examiner:
             self._raw[dtype] = RawExponentials.of(case.bar, dtype)
         raw = self._raw[dtype]
         calls = raw.wrong_calls(case.log) if raw else 0
-        return (Tried(fault, calls, calls),) if calls else ()
+        return (FaultMatch(fault, calls, calls),) if calls else ()
 
-    def _named_now(self, case: FailingCase, among: Sequence[Fault], begins: str) -> tuple[Tried, ...]:
+    def _named_now(self, case: FailingCase, among: Sequence[Fault], begins: str) -> tuple[FaultMatch, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
         candidates = [fault for fault in among if _may_stand(fault, case.trial) and self._bites(fault, case)
                       and self._may_show(fault, case)]
@@ -175,7 +175,7 @@ class Examiner:
             return False
         return case.explains(fault) and (case.is_large or faring.bears_out(fault, case))
 
-    def _likeliest(self, faults: Sequence[Fault], case: FailingCase) -> tuple[Tried, ...]:
+    def _likeliest(self, faults: Sequence[Fault], case: FailingCase) -> tuple[FaultMatch, ...]:
         """Those that the panel contradicts least: they must agree more often than not. The subject's kind is first.
 
         Of these, none that fails at sizes at which the subject holds, and none that breaks a clause which it holds.
@@ -238,7 +238,7 @@ _ALIKE: Mapping[Kind, frozenset[Kind]] = {
 def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind and a form that can be put the same problems."""
     declared = trial.evaluator.subject.declaration
-    is_fit = fault.kind in _ALIKE[declared.kind] and fault.form in {Form.DENSE, declared.form}
+    is_fit = fault.kind in _ALIKE[declared.kind] and fault.form in {InputForm.DENSE, declared.form}
     return is_fit and trial.evaluator.dtype not in fault.equivalents
 
 

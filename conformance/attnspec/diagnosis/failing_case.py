@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from attnspec.core.nouns import Kind
-from attnspec.diagnosis.candidate import Candidate, as_candidate
+from attnspec.diagnosis.candidate import FaultCandidate, as_candidate
 from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
@@ -42,7 +42,7 @@ class FailingCase:
     fails: bool
     held: tuple[Recipe, ...] = ()
     _rulers: dict[int, Ruler] = field(default_factory=dict)
-    _candidates: dict[str, Candidate] = field(default_factory=dict)
+    _candidates: dict[str, FaultCandidate] = field(default_factory=dict)
     _explained: dict[str, bool] = field(default_factory=dict)
     _too_wide: dict[str, bool] = field(default_factory=dict)
 
@@ -104,17 +104,17 @@ class FailingCase:
                 break
         return furthest
 
-    def _candidate(self, fault: Fault) -> Candidate:
+    def _candidate(self, fault: Fault) -> FaultCandidate:
         if fault.name not in self._candidates:
             calls = [(step.problem, step.variant) for step in self.log]
-            self._candidates[fault.name] = Candidate(fault, self.bar, calls)
+            self._candidates[fault.name] = FaultCandidate(fault, self.bar, calls)
         return self._candidates[fault.name]
 
-    def _is_alike(self, candidate: Candidate, index: int) -> bool:
+    def _is_alike(self, candidate: FaultCandidate, index: int) -> bool:
         return self._ruler(index).are_alike(self.log[index], candidate.step(index),
                                             partial(candidate.shaken, index))
 
-    def _keeps_alike(self, candidate: Candidate) -> bool:
+    def _keeps_alike(self, candidate: FaultCandidate) -> bool:
         """Whether answers are kept, or not, by both: asked when all calls are made."""
         return all(step.is_kept is candidate.step(index).is_kept for index, step in enumerate(self.log))
 

@@ -21,8 +21,8 @@ PATIENCE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tried:
-    """How a fault fared beside the subject: on the calls where either is wrong, how often they agree."""
+class FaultMatch:
+    """How well a fault matches the subject: on the calls where either is wrong, how often they agree."""
 
     fault: Fault
     agreed: int
@@ -57,14 +57,14 @@ class Faring:
         return cls(bar, panel, steps, tuple(each.is_right(step, is_subject=True)
                                             for each, step in zip(panel.rulers, steps, strict=True)))
 
-    def beside(self, fault: Fault, case: FailingCase) -> Tried:
+    def beside(self, fault: Fault, case: FailingCase) -> FaultMatch:
         """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
         agreed, tried = int(case.fails), int(case.fails)
         for is_agreed in self._agreed(fault, case, len(self.steps)):
             agreed, tried = agreed + is_agreed, tried + 1
             if tried - agreed > max(agreed, PATIENCE):
                 break
-        return Tried(fault, agreed, tried)
+        return FaultMatch(fault, agreed, tried)
 
     def bears_out(self, fault: Fault, case: FailingCase, *, of_old: bool = False) -> bool:
         """Whether no call of the panel speaks against the fault; it is put no further than the first that does.

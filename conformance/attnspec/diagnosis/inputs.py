@@ -12,7 +12,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.calls import CALLS, LAYER_CALLS, UNCOMMON_CALLS, DiagnosticCall
-from attnspec.diagnosis.candidate import Candidate
+from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
 from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.faults.catalogue import RECOMMENDED
@@ -54,17 +54,17 @@ class DiagnosticInputs:
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
         self.poisoned = tuple(is_poisoned(problem) for problem, _ in self._calls)
-        self._candidates: dict[str, Candidate] = {}
+        self._candidates: dict[str, FaultCandidate] = {}
         self._right: dict[tuple[str, int], bool] = {}
 
     def put_to(self, subject: Subject) -> tuple[LoggedCall, ...]:
         """Every call, in order, to one subject."""
         return tuple(put(subject, problem, variant) for problem, variant in self._calls)
 
-    def candidate(self, fault: Fault) -> Candidate:
+    def candidate(self, fault: Fault) -> FaultCandidate:
         """The fault in the place of such a subject; it is put each call once in the life of the panel."""
         if fault.name not in self._candidates:
-            self._candidates[fault.name] = Candidate(fault, self._bar, self._calls)
+            self._candidates[fault.name] = FaultCandidate(fault, self._bar, self._calls)
         return self._candidates[fault.name]
 
     @property

@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal
 from attnspec.core.targets import is_bare
 from attnspec.record.outcome import Explanation
-from attnspec.subjects.causes import Found, causes
+from attnspec.subjects.causes import WordedRefusal, causes
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import PLAIN, Case, case_of
@@ -70,7 +70,7 @@ class RaisingExplainer:
             f"it raises {raised.origin} at {dtype.value}", f"Mend it. If {dtype.value} is not meant to be taken",
             f"{function}.dtypes = {[each.value for each in others]}")
 
-    def _where(self, raised: SubjectRaised, found: Sequence[Found]) -> Explanation:
+    def _where(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
         told = " or ".join(dict.fromkeys(_write(each.refusal) for each in found))
         return Explanation(
             f"it raises {raised.origin} where {told}",

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 
 from attnspec.core.rotary import EVERY_VALUED
-from attnspec.diagnosis.boundary import Boundary, Told
+from attnspec.diagnosis.boundary import Boundary, BoundaryCondition
 from attnspec.numerics.sinks import sink_over_lse
 from attnspec.problems.demand import work
 from attnspec.problems.domain import ANY_MASK, Domain
@@ -128,7 +128,7 @@ def _divide(begins: str, facts: Sequence[Fact]) -> bool:
                for each in facts)
 
 
-def condition_on(variable: Variable, facts: Sequence[Fact]) -> Told | None:
+def condition_on(variable: Variable, facts: Sequence[Fact]) -> BoundaryCondition | None:
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
     read = [(value, each.fails) for each in facts if (value := variable.read(each.problem)) is not None]
     failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))
@@ -136,7 +136,7 @@ def condition_on(variable: Variable, facts: Sequence[Fact]) -> Told | None:
         return None
     if variable.is_flag:
         is_so = failing == [1.0] and holding == [0.0]
-        return Told((), variable.name, f"sizes where {variable.otherwise}") if is_so else None
+        return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise}") if is_so else None
     if len(failing) == 1 and len(holding) > FEW and failing[0] not in holding:
         nearest = min(holding, key=lambda value: abs(value - failing[0]))
         return _condition(variable, "=", failing[0], nearest) if holding[0] < failing[0] < holding[-1] else None
@@ -147,8 +147,8 @@ def condition_on(variable: Variable, facts: Sequence[Fact]) -> Told | None:
     return _condition(variable, "≤", failing[-1], holding[0]) if failing[-1] < holding[0] else None
 
 
-def _condition(variable: Variable, sign: str, fails: float, holds: float) -> Told:
-    return Told((), f"{variable.name} {sign} {fails:.4g}", f"{variable.name} = {holds:.4g}")
+def _condition(variable: Variable, sign: str, fails: float, holds: float) -> BoundaryCondition:
+    return BoundaryCondition((), f"{variable.name} {sign} {fails:.4g}", f"{variable.name} = {holds:.4g}")
 
 
 def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[Fact]:

@@ -12,7 +12,7 @@ from attnspec.diagnosis.ranges import ranges, wrong_entries
 from attnspec.diagnosis.variables import with_variables
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.record.contradictions import Standing, lengths_in, needed_alone, standing, weakened
+from attnspec.record.contradictions import ConditionStanding, lengths_in, needed_alone, standing, weakened
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer
@@ -50,8 +50,10 @@ BRIEF, USUAL = Patience(1, 40, 8, 1e8, 2.0), Patience(4, 60, 20, 1e9, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence.
+class FailurePlace:
+    """Where a failure lies: the sizes at which it begins, and the entries that are wrong.
+
+    begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence.
     case: the failing case of which that is told, with room around the smallest.  held: some that hold at other sizes.
     smallest: the sizes at which it is told to begin.
     """
@@ -63,11 +65,11 @@ class Place:
     smallest: Sizes | None = None
 
 
-NOWHERE = Place()
+NOWHERE = FailurePlace()
 """Of a failure that was not located."""
 
 
-def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
+def borne_out(place: FailurePlace, failing: str, held: Sequence[Recipe]) -> FailurePlace:
     """The place as the cases of the run bear it out: as told, as needed but not enough, or with no boundary.
 
     failing: the recipe of the case that is shown. A case that holds speaks against it if it would show as much.
@@ -75,9 +77,9 @@ def borne_out(place: Place, failing: str, held: Sequence[Recipe]) -> Place:
     shown = Recipe.parse(failing)
     passing = [lengths_in(each.text) for each in held if shows_as_much(each, shown)]
     found = standing(place.begins, [lengths_in(failing)], passing)
-    if found is Standing.IS_NEEDED:
+    if found is ConditionStanding.IS_NEEDED:
         return replace(place, begins=weakened(place.begins))
-    return place if found is Standing.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
+    return place if found is ConditionStanding.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
 
 
 def shows_as_much(held: Recipe, shown: Recipe) -> bool:
@@ -103,7 +105,7 @@ class Whereabouts:
     _searched: int = 0
 
     def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], *,
-              searches: bool = True) -> Place:
+              searches: bool = True) -> FailurePlace:
         """Where the failure of this case sits. At a glance only the subject's first is looked into.
 
         searches: whether a boundary is looked for where none that is known is this one's.
@@ -120,7 +122,7 @@ class Whereabouts:
             self._found += [boundary] if boundary else []
         if boundary is None:
             return NOWHERE
-        place = _placed(trial, resizer, boundary) if failure is Violated else Place(boundary.sentence)
+        place = _placed(trial, resizer, boundary) if failure is Violated else FailurePlace(boundary.sentence)
         return replace(place, held=resizer.held[:HELD], smallest=boundary.smallest.sizes)
 
     def spoken_against(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
@@ -129,7 +131,7 @@ class Whereabouts:
         """
         told = [known.sentence for known in self._found if known.told]
         return next((weakened(begins) for begins in told for recipe in failing
-                     if borne_out(Place(begins), recipe, held).begins == weakened(begins) != begins), "")
+                     if borne_out(FailurePlace(begins), recipe, held).begins == weakened(begins) != begins), "")
 
     def _shared(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there, and not beside it."""
@@ -166,14 +168,14 @@ def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaise
                    failure, LEAST, any_family=True)
 
 
-def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> Place:
+def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
     """With the wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
     for sizes in _with_room(boundary):
         recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
         found = wrong_entries(trial.scene(recipe)) if recipe else None
         if found:
-            return Place(boundary.sentence, f"At {sizes}: {ranges(*found)}.", recipe)
-    return Place(boundary.sentence)
+            return FailurePlace(boundary.sentence, f"At {sizes}: {ranges(*found)}.", recipe)
+    return FailurePlace(boundary.sentence)
 
 
 def _with_room(boundary: Boundary) -> Iterator[Sizes]:

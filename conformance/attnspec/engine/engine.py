@@ -29,7 +29,7 @@ from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, wor
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, read_conventions, read_tried, with_baseline
-from attnspec.subjects.baseline_conditions import DIGITS, Conditions, Tried, novelty_of
+from attnspec.subjects.baseline_conditions import DIGITS, Conditions, TriedConditions, novelty_of
 from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import meant
@@ -101,7 +101,7 @@ class Engine:
         return by_key(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
 
     @cached_property
-    def _tried(self) -> Tried:
+    def _tried(self) -> TriedConditions:
         return read_tried(Path(self.plan.baseline)) if self.plan.baseline else {}
 
     def _registered(self, target: str) -> Registered | None:

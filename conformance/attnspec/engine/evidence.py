@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from attnspec.core.nouns import Effort, Level
 from attnspec.core.sizes import spelled
-from attnspec.diagnosis.whereabouts import Place
+from attnspec.diagnosis.whereabouts import FailurePlace
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.pictures import drawn_of, drawn_with_room
 from attnspec.problems.demand import work
@@ -42,7 +42,7 @@ def calls_at_other_sizes(trial: Trial, recipe: Recipe) -> tuple[str, ...]:
     return tuple(spelled(each.by_axis) for each in sizes) if sizes.keys() - {own.sizes} else ()
 
 
-def placed(trial: Trial, evidence: Evidence, place: Place) -> Evidence:
+def placed(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence:
     """The evidence with where it fails, drawn where there is room."""
     located = replace(evidence, begins=place.begins, wrong=place.wrong)
     try:

@@ -13,7 +13,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.raising import RaisingExplainer
-from attnspec.diagnosis.whereabouts import NOWHERE, Place, Whereabouts, borne_out
+from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace, Whereabouts, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.alone import HOLDS_ALONE, Alone, remembering
 from attnspec.engine.evidence import is_worth_explaining, placed
@@ -92,7 +92,7 @@ class Explainer:
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence, place: Place, first: Recipe | None, *,
+    def _diagnosed(self, trial: Trial, evidence: Evidence, place: FailurePlace, first: Recipe | None, *,
                    is_known: bool) -> Evidence:
         """The evidence with the arithmetic that allows it or the faults that it is like.
 
@@ -121,20 +121,20 @@ class Explainer:
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis, place.held))
 
-    def _as_spoken_against(self, place: Place, held: Sequence[Recipe]) -> Place:
+    def _as_spoken_against(self, place: FailurePlace, held: Sequence[Recipe]) -> FailurePlace:
         """The place of the last failing case; with what was told of earlier ones, where a case that holds speaks
         against that and nothing else is told of this one.
         """
         weak = self._whereabouts.spoken_against(self._failing, held)
         if not weak or (place.begins not in {"", weak} and weakened(place.begins) != weak):
             return place
-        return replace(place, begins=borne_out(Place(weak), self._failing[-1], ()).begins)
+        return replace(place, begins=borne_out(FailurePlace(weak), self._failing[-1], ()).begins)
 
     def _again(self) -> Subject:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
         return own_subject(self._subject.id) if is_own(self._subject.id) else self._subject
 
-    def _place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> Place:
+    def _place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> FailurePlace:
         """The sizes at which it fails and the entries that are wrong. searches: what is known already, or not."""
         failure = Violated if evidence.measured else SubjectRaised
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.targets import is_bare
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.causes import Found
+from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.plain import case_of
 from attnspec.subjects.refusals import Begun, begin
@@ -28,11 +28,11 @@ class Refusals:
         """Whether it is a function that has no manifest, which would say what it takes."""
         return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
 
-    def met(self, dtype: DType) -> Callable[[SubjectRaised], tuple[Found, ...]]:
+    def met(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
         """For one trial: what an exception refuses. Words that were no refusal once are not asked about again."""
         failures = set[str]()
 
-        def found(raised: SubjectRaised) -> tuple[Found, ...]:
+        def found(raised: SubjectRaised) -> tuple[WordedRefusal, ...]:
             if not self.is_asked or raised.asked is None or raised.gist in failures:
                 return ()
             is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
-from attnspec.core.errors import Place, UsageError, hint
+from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.feature_coverage import triples_taken
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
@@ -210,7 +210,7 @@ class SubjectRun:
         """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
         known, dtype = self._known(trial.check, trial.evaluator.dtype), trial.evaluator.dtype
         shown = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
-        case, where = (known.case, known.where) if known else (shown, self.subject.entry or Place(""))
+        case, where = (known.case, known.where) if known else (shown, self.subject.entry or FileLocation(""))
         if not case:
             return None
         unhurried = replace(trial, longest=math.inf)  # how fast this machine is decides nothing about a listed case

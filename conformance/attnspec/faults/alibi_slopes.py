@@ -14,24 +14,24 @@ from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
-Slope = Callable[[Array, Work], Array]
+Slope = Callable[[Array, PreparedCall], Array]
 
 
-def _none(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Logits (B,H,T,S), without slopes."""
     return logits
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Slope:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Slope:
     return lambda logits, work: logits if condition(work) else serving.slope(logits, work)
 
 
-def _of(change: Callable[[Array, Work], Array]) -> Slope:
+def _of(change: Callable[[Array, PreparedCall], Array]) -> Slope:
     """A `slope` stage with other slopes than (H,) or (B,H): (B,H), or (…,H,T,1) in full."""
-    def slope(logits: Array, work: Work) -> Array:
+    def slope(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S)."""
         if work.alibi_slopes is None:
             return logits
@@ -42,9 +42,9 @@ def _of(change: Callable[[Array, Work], Array]) -> Slope:
     return slope
 
 
-def _by(distance: Callable[[Work], Array]) -> Slope:
+def _by(distance: Callable[[PreparedCall], Array]) -> Slope:
     """A `slope` stage with another distance (T,S) than that from the query's own place."""
-    def slope(logits: Array, work: Work) -> Array:
+    def slope(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S)."""
         if work.alibi_slopes is None:
             return logits
@@ -52,42 +52,42 @@ def _by(distance: Callable[[Work], Array]) -> Slope:
     return slope
 
 
-def _from(place: Callable[[Work], int]) -> Slope:
+def _from(place: Callable[[PreparedCall], int]) -> Slope:
     """A `slope` stage with another place of the first query."""
     return _by(lambda work: np.abs(serving.ahead(work.but(start=place(work)))))
 
 
-def _by_row(slopes: Array, work: Work) -> Array:
+def _by_row(slopes: Array, work: PreparedCall) -> Array:
     """(B,1,T,1): row i has the slope of head i."""
     rows = slopes[:, np.arange(work.shape[2]) % slopes.shape[1]]
     return rows[:, None, :, None]
 
 
-def _of_new_keys(work: Work) -> Array:
+def _of_new_keys(work: PreparedCall) -> Array:
     """(T,S): past keys are at no distance."""
     is_past = np.arange(work.shape[3]) < serving.start(work)
     return np.where(is_past, 0, np.abs(serving.ahead(work)))
 
 
-def _restarting(work: Work) -> Array:
+def _restarting(work: PreparedCall) -> Array:
     """(T,S): new keys are counted from the place of the first past one, queries behind the past."""
     start = int(serving.start(work))
     keys = np.arange(work.shape[3])
     return np.abs(np.where(keys < start, keys, keys - start) - np.arange(work.shape[2])[:, None] - start)
 
 
-def _of_query_length(work: Work) -> Array:
+def _of_query_length(work: PreparedCall) -> Array:
     """(T,S): a bias over the queries alone, which for one query is zero and broadcasts over all keys."""
     distance = np.abs(serving.ahead(work))
     return np.zeros_like(distance) if work.shape[2] == 1 else distance
 
 
-def _before_cap(logits: Array, work: Work) -> Array:
+def _before_cap(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the slopes' bias is capped together with the products."""
     return sound.cap(serving.slope(logits, work), work)
 
 
-def _rounded(logits: Array, work: Work) -> Array:
+def _rounded(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
     if work.alibi_slopes is None:
         return logits
@@ -95,7 +95,7 @@ def _rounded(logits: Array, work: Work) -> Array:
     return logits - product.astype(ml_dtypes.bfloat16).astype(logits.dtype)
 
 
-def _scaled(logits: Array, work: Work) -> Array:
+def _scaled(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the slopes are multiplied by the scale as well."""
     return _of(lambda slopes, work: slopes * sound.scale(work))(logits, work)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from attnspec.faults import staged as forward
-from attnspec.faults.backward_work import USUAL, Known, Stored, Taken, Way
+from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues, Stored, Taken
 from attnspec.faults.dropping import factors_of
 from attnspec.faults.serving import slope
 from attnspec.faults.work import HandedOver, wide_dtype
@@ -27,7 +27,7 @@ Spot = Literal["lse", "weights", "value_weights", "grad", "value_grad", "product
                "slope", "factor", "query_dots", "key_dots", "query_scale", "key_scale", "query_keys", "key_queries",
                "query_result", "key_result", "value_result", "key_sum", "value_sum", "full_bias", "bias_sum",
                "sinks_sum"]
-Edit = Callable[[Array, Known], Array]
+Edit = Callable[[Array, BackwardValues], Array]
 Edits = Mapping[Spot, Edit]
 Reread = Callable[[HandedOver], HandedOver]
 
@@ -42,7 +42,7 @@ class AttendBackward(Protocol):
         """
 
 
-def backward(call: HandedOver, grad: Array, way: Way = USUAL, edits: Edits | None = None,
+def backward(call: HandedOver, grad: Array, way: BackwardMethod = USUAL, edits: Edits | None = None,
              reread: Reread | None = None) -> dict[str, Array]:
     """The gradients of a call where the output's is grad (B,H,T,Dv). reread: the call as the backward pass has it."""
     edits = edits or {}
@@ -58,7 +58,7 @@ def backward(call: HandedOver, grad: Array, way: Way = USUAL, edits: Edits | Non
         return _results(_with_scores(known, edits), edits)
 
 
-def take(call: HandedOver, grad: Array, way: Way) -> Taken:
+def take(call: HandedOver, grad: Array, way: BackwardMethod) -> Taken:
     """The call and the output's gradient (B,H,T,Dv) in the dtype of the computation."""
     work = forward.prepare(call)
     wide = np.dtype(np.float64) if way.is_float64 else wide_dtype(call.query.dtype)
@@ -90,10 +90,10 @@ def _with_sink(taken: Taken, sinks: Array) -> Taken:
                    visible=np.concatenate([taken.visible, shown], axis=-1))
 
 
-def _forward(taken: Taken, way: Way) -> Known:
+def _forward(taken: Taken, way: BackwardMethod) -> BackwardValues:
     """The forward pass, with all that the backward pass may keep of it."""
     none = np.zeros(0, taken.wide)
-    known = Known(taken, way, none, none, none, none, none, none, none, none)
+    known = BackwardValues(taken, way, none, none, none, none, none, none, none, none)
     known = _with_logits(known)
     top = np.where(taken.visible, known.logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
     top = np.where(np.isneginf(top), 0, top).astype(taken.wide)
@@ -117,7 +117,7 @@ def _factor(taken: Taken) -> Array | None:
     return np.pad(factor, [(0, 0), (0, 0), (0, 0), (0, S - taken.keys)], constant_values=1).astype(taken.wide)
 
 
-def _dropped(known: Known, array: Array) -> Array:
+def _dropped(known: BackwardValues, array: Array) -> Array:
     """Weights, or what is multiplied by the values, (B,H,T,S), with what is dropped at 0."""
     return array if known.factor is None else (array * known.factor).astype(array.dtype)
 
@@ -127,7 +127,7 @@ def _clean(array: Array) -> Array:
     return np.where(np.isfinite(array), array, 0)
 
 
-def _with_logits(known: Known) -> Known:
+def _with_logits(known: BackwardValues) -> BackwardValues:
     """With capped and added logits."""
     taken, a = known.taken, known.taken.wide.type(known.taken.factor)
     root = np.sqrt(np.abs(a))
@@ -141,7 +141,7 @@ def _with_logits(known: Known) -> Known:
                      logits=capped if taken.added is None else known.kept("logits", capped + taken.added))
 
 
-def _again(known: Known, edits: Edits, reread: Reread | None) -> Known:
+def _again(known: BackwardValues, edits: Edits, reread: Reread | None) -> BackwardValues:
     """With weights that are formed anew of logits and log-sum-exp."""
     lse = _edited("lse", known.lse, known, edits)
     taken = known.taken
@@ -155,7 +155,7 @@ def _again(known: Known, edits: Edits, reread: Reread | None) -> Known:
     return known.but(weights=np.where(shown, power(known.logits * base - lse * base), 0).astype(taken.wide))
 
 
-def _with_scores(known: Known, edits: Edits) -> Known:
+def _with_scores(known: BackwardValues, edits: Edits) -> BackwardValues:
     """With dP, delta and dS."""
     taken = known.taken
     products = known.kept("products", taken.grad @ _clean(taken.value).swapaxes(-1, -2))
@@ -171,7 +171,7 @@ def _with_scores(known: Known, edits: Edits) -> Known:
     return known.but(scores=_edited("scores", scores, known, edits).astype(taken.wide))
 
 
-def _dots(known: Known, edits: Edits) -> tuple[Array, Known]:
+def _dots(known: BackwardValues, edits: Edits) -> tuple[Array, BackwardValues]:
     """DX (B,H,T,S), behind the softcap."""
     taken = known.taken
     if taken.call.softcap is None:
@@ -181,7 +181,7 @@ def _dots(known: Known, edits: Edits) -> tuple[Array, Known]:
     return known.kept("grads", known.scores * known.slope), known
 
 
-def _results(known: Known, edits: Edits) -> dict[str, Array]:
+def _results(known: BackwardValues, edits: Edits) -> dict[str, Array]:
     """The gradients, in the shapes and dtypes of the inputs."""
     dots, known = _dots(known, edits)
     taken, io = known.taken, known.taken.call.query.dtype
@@ -195,7 +195,7 @@ def _results(known: Known, edits: Edits) -> dict[str, Array]:
     return {name: np.ascontiguousarray(array).astype(dtypes.get(name, io)) for name, array in results.items()}
 
 
-def _of_dots(known: Known, edits: Edits, dots: Array) -> dict[str, Array]:
+def _of_dots(known: BackwardValues, edits: Edits, dots: Array) -> dict[str, Array]:
     """The gradients of query (B,H,T,D) and key (B,Hkv,S,D), given dX (B,H,T,S)."""
     taken, a = known.taken, np.asarray(known.taken.factor, known.taken.wide)
     left, right = (_edited(spot, dots, known, edits) for spot in ("query_dots", "key_dots"))
@@ -212,7 +212,7 @@ def _of_dots(known: Known, edits: Edits, dots: Array) -> dict[str, Array]:
     return {"query": query, "key": _edited("key_sum", fold(key, taken.kv_heads), known, edits)}
 
 
-def _of_value(known: Known, edits: Edits) -> Array:
+def _of_value(known: BackwardValues, edits: Edits) -> Array:
     """The gradient of the value (B,Hkv,S,Dv)."""
     weights = known.kept("weights", _dropped(known, known.weights))
     weights = _edited("value_weights", weights, known, edits)
@@ -222,12 +222,12 @@ def _of_value(known: Known, edits: Edits) -> Array:
     return _edited("value_sum", fold(value, known.taken.kv_heads), known.but(products=value), edits)
 
 
-def _edited(spot: Spot, array: Array, known: Known, edits: Edits) -> Array:
+def _edited(spot: Spot, array: Array, known: BackwardValues, edits: Edits) -> Array:
     """An array of any shape as the stage leaves it."""
     return np.asarray(edits[spot](array, known)) if spot in edits else array
 
 
-def _product(known: Known, one: Array, other: Array, stored: Stored | None = "partial") -> Array:
+def _product(known: BackwardValues, one: Array, other: Array, stored: Stored | None = "partial") -> Array:
     """(B,H,T,S), (B,H,S,D) -> (B,H,T,D): block by block, in the order that the way has."""
     if known.way.uses_einsum:
         return np.einsum("bhij,bhjk->bhik", one, other)
@@ -253,7 +253,7 @@ def _unbroadcast(array: Array, shape: tuple[int, ...]) -> Array:
     return array.sum(axis=axes, keepdims=True).reshape(shape)
 
 
-def as_backward(way: Way = USUAL, edits: Edits | None = None,
+def as_backward(way: BackwardMethod = USUAL, edits: Edits | None = None,
                 reread: Reread | None = None) -> AttendBackward:
     """A backward pass that takes every keyword."""
 

@@ -17,7 +17,7 @@ P as it meets dP, dP, dS, the scaled dS, a head's dK and dV, partial sums.
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BackwardMethod:
     """How a backward pass is computed. delta: the sum of P·dP, or of dO times the output as it was returned (`output`)
     or before it was rounded (`wide_output`).  is_recomputed: P is exp(logit - logsumexp), by 2^x where `base_two`.
     block: terms that are summed at once; 0: all.  scaling: what is multiplied by the scale.  is_apart: dS is
@@ -36,7 +36,7 @@ class Way:
     uses_einsum: bool = False
 
 
-USUAL = Way()
+USUAL = BackwardMethod()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +63,15 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """What is known so far. (B,H,T,S): capped and logits, exponentials, weights, products, scores (dS), dots (dX),
-    slope; (B,H,T,1): total, lse, delta; (B,H,T,Dv): output, returned.  factor (B,H,T,S): of weights that are dropped.
+class BackwardValues:
+    """The values that a backward pass has computed so far.
+
+    (B,H,T,S): capped and logits, exponentials, weights, products, scores (dS), dots (dX), slope; (B,H,T,1): total, lse,
+    delta; (B,H,T,Dv): output, returned.  factor (B,H,T,S): of weights that are dropped.
     """
 
     taken: Taken
-    way: Way
+    way: BackwardMethod
     capped: Array
     logits: Array
     exponentials: Array
@@ -84,7 +86,7 @@ class Known:
     slope: Array = field(default_factory=lambda: np.zeros(0))
     factor: Array | None = None
 
-    def but(self, **changes: Any) -> Known:  # noqa: ANN401  (the fields have types of their own)
+    def but(self, **changes: Any) -> BackwardValues:  # noqa: ANN401  (the fields have types of their own)
         """The same with some fields replaced."""
         return replace(self, **changes)
 

@@ -11,16 +11,16 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import staged
-from attnspec.faults.work import HandedOver, Work
+from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _changed(change: Callable[[Array, Work], Array]) -> Callable[[Array, Work], Array]:
+def _changed(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Array, PreparedCall], Array]:
     """An `add_bias` stage that adds another bias (B,H,T,S) where there is one."""
     return lambda logits, work: logits if work.bias is None else logits + change(work.bias, work)
 
 
-def _dropped_if(condition: Callable[[HandedOver], bool]) -> Callable[[HandedOver], Work]:
+def _dropped_if(condition: Callable[[HandedOver], bool]) -> Callable[[HandedOver], PreparedCall]:
     return lambda call: sound.take(call.but(bias=None) if condition(call) else call)
 
 
@@ -29,38 +29,38 @@ def _from(array: Array, axis: int) -> Array:
     return np.broadcast_to(np.take(array, [0], axis=axis), array.shape)
 
 
-def _before_scale(logits: Array, work: Work) -> Array:
+def _before_scale(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) plus the bias times the scale, as if it had been added to the raw dot products."""
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(sound.scale(work))
 
 
-def _transposed(bias: Array, work: Work) -> Array:
+def _transposed(bias: Array, work: PreparedCall) -> Array:
     """The bias (B,H,T,S) read as (B,H,S,T) and turned: its transpose where T = S."""
     B, H, T, S = work.shape
     return bias.reshape(B, H, S, T).swapaxes(-1, -2)
 
 
-def _to_weights(weights: Array, work: Work) -> Array:
+def _to_weights(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) with the bias added where a key is visible."""
     return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
 
 
-def _none(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Logits (B,H,T,S) without the bias, which is added to the weights instead."""
     return logits
 
 
-def _multiplied(logits: Array, work: Work) -> Array:
+def _multiplied(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) times the bias, as by a gate; hidden ones are left alone."""
     return logits if work.bias is None else logits * np.where(work.visible, work.bias, 1)
 
 
-def _last_key_lost(bias: Array, work: Work) -> Array:
+def _last_key_lost(bias: Array, work: PreparedCall) -> Array:
     """The bias (B,H,T,S) with 0 for the last key."""
     return np.where(np.arange(work.shape[3]) == work.shape[3] - 1, 0, bias).astype(bias.dtype)
 
 
-def _as_mask(call: HandedOver) -> Work:
+def _as_mask(call: HandedOver) -> PreparedCall:
     """Entries other than 0 are taken for True."""
     if call.bias is None:
         return sound.take(call)
@@ -68,7 +68,7 @@ def _as_mask(call: HandedOver) -> Work:
     return sound.take(call.but(bias=None, mask=allowed if call.mask is None else allowed & call.mask))
 
 
-def _clipped(call: HandedOver) -> Work:
+def _clipped(call: HandedOver) -> PreparedCall:
     """Between -30 and 30, `to keep gradients finite`; -inf too."""
     bias = None if call.bias is None else np.clip(np.asarray(call.bias, np.float64), -30, 30).astype(call.bias.dtype)
     return sound.take(call.but(bias=bias))

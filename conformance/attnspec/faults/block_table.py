@@ -11,84 +11,85 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.pages import Place, Table, Where, gather, gathered, table_of, where
+from attnspec.faults.pages import PageSlots, PageTable, Where, gather, gathered, table_of, where
 from attnspec.faults.staged import around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 KERNEL_PAGE = 4
 
 
-def _among(change: Callable[[Table], Array]) -> Where:
+def _among(change: Callable[[PageTable], Array]) -> Where:
     """Where keys lie by another table, any shape, whose pages are taken modulo those that there are."""
     return lambda table: where(replace(table, pages=change(table) % table.most))
 
 
-def _in_order(table: Table) -> Array:
+def _in_order(table: PageTable) -> Array:
     """Any shape: the pages as if each entry had all of its own one behind the other."""
     return np.arange(table.pages.size).reshape(table.pages.shape)
 
 
-def _if_first(changed: Callable[[Table], Array], condition: Callable[[Table], bool]) -> Callable[[Table], Array]:
+def _if_first(changed: Callable[[PageTable], Array],
+              condition: Callable[[PageTable], bool]) -> Callable[[PageTable], Array]:
     """Another table for keys (B,S) where a condition holds."""
     return lambda table: changed(table) if condition(table) else table.pages
 
 
-def _late_border(table: Table) -> Place:
+def _late_border(table: PageTable) -> PageSlots:
     """The first key of a page is looked for in the page before it."""
     pages, slots = where(table)
     columns = np.maximum(table.places - 1, 0) // table.slots
     return np.where(table.places < table.lengths[:, None], table.pages[:, columns], pages), slots
 
 
-def _slots_of_kernel(table: Table) -> Place:
+def _slots_of_kernel(table: PageTable) -> PageSlots:
     """The table is read as if a page had 4 slots, whatever it has."""
     columns = np.minimum(table.places // KERNEL_PAGE, table.pages.shape[1] - 1)
     pages = table.pages[:, columns] % table.most
     return pages, np.broadcast_to(table.places % min(KERNEL_PAGE, table.slots), pages.shape)
 
 
-def _by_columns(table: Table) -> Array:
+def _by_columns(table: PageTable) -> Array:
     """Any shape: the table is read as if it had the entries along its last axis."""
     return table.pages.T.reshape(table.pages.shape)
 
 
-def _whole_pages(table: Table) -> Array:
+def _whole_pages(table: PageTable) -> Array:
     """(B,): the last page counts whole."""
     return -(-table.lengths // table.slots) * table.slots
 
 
-def _full_pages(table: Table) -> Array:
+def _full_pages(table: PageTable) -> Array:
     """(B,): the last page is not read where it is not full, unless it is the only one."""
     full = table.lengths // table.slots * table.slots
     return np.where(full > 0, full, table.lengths)
 
 
-def _tails_of_32_lost(table: Table) -> Array:
+def _tails_of_32_lost(table: PageTable) -> Array:
     """(B,): where pages have a multiple of 32 slots, the last one is not read unless it is full."""
     return table.lengths if table.slots % 32 else _full_pages(table)
 
 
-def _one_page_more(table: Table) -> Array:
+def _one_page_more(table: PageTable) -> Array:
     """(B,): a page that is just full counts as one that is to be filled: the next one is read, too."""
     is_just_full = (table.lengths > 0) & (table.lengths % table.slots == 0)
     return table.lengths + np.where(is_just_full, table.slots, 0)
 
 
-def _to_the_end(table: Table) -> Array:
+def _to_the_end(table: PageTable) -> Array:
     """(B,): the rows of the table are read to their ends."""
     return np.full(len(table.lengths), len(table.places))
 
 
-def _reading(lengths: Callable[[Table], Array]) -> Callable[[HandedOver], HandedOver]:
+def _reading(lengths: Callable[[PageTable], Array]) -> Callable[[HandedOver], HandedOver]:
     """A `gather` stage for which entries have so many keys (B,), as far as the table goes."""
-    def counted(table: Table) -> Array:
+    def counted(table: PageTable) -> Array:
         """(B,)."""
         return np.minimum(lengths(table), len(table.places))
 
-    def everywhere(table: Table) -> Place:
+    def everywhere(table: PageTable) -> PageSlots:
         """The page and the slot of each key that is counted."""
         pages, slots = where(replace(table, lengths=counted(table)))
         return pages % table.most, slots
@@ -129,12 +130,12 @@ def _every_number(call: HandedOver) -> HandedOver:
     return gather(call)
 
 
-def _from_the_end(work: Work) -> int:
+def _from_the_end(work: PreparedCall) -> int:
     """The place of the first query: as if the last one stood at the end of the table."""
     return work.shape[3] - work.shape[2]
 
 
-def _leaking(weights: Array, work: Work) -> Array:
+def _leaking(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): 0 times NaN is NaN."""
     return weights @ work.value
 
@@ -147,13 +148,13 @@ def _clears(call: HandedOver) -> Answer:
     return answer
 
 
-def _is_one_query(table: Table) -> bool:
+def _is_one_query(table: PageTable) -> bool:
     return table.queries == 1
 
 
 def _fault(name: str, story: str, reach: str, link: str = "", **changes: Any) -> Fault:  # noqa: ANN401  (stages)
     return Fault(name, Stage.BLOCK_TABLE, story, reach, staged(**changes), link=f"{_G}{link}" if link else "",
-                 form=Form.PAGED)
+                 form=InputForm.PAGED)
 
 
 _G = "https://github.com/"
@@ -209,5 +210,5 @@ FAULTS = (
                table.pages[:, table.places // table.slots] % table.most,
                np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))), mix=_leaking),
     Fault("pages_cleared", Stage.BLOCK_TABLE, "The first page is cleared in the pool after the call.", "any page",
-          around(_clears), form=Form.PAGED),
+          around(_clears), form=InputForm.PAGED),
 )

@@ -15,7 +15,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 SIZE = 16
@@ -59,7 +59,7 @@ class Online:
     size: int = SIZE
     in_tail: bool = False
 
-    def __call__(self, logits: Array, work: Work) -> Array:  # noqa: ARG002  (the stage's signature)
+    def __call__(self, logits: Array, work: PreparedCall) -> Array:  # noqa: ARG002  (the stage's signature)
         """(B,H,T,S) logits, hidden ones -inf -> (B,H,T,S) weights."""
         top = np.full((*logits.shape[:-1], 1), self.start, logits.dtype)
         total, weights = np.zeros_like(top), np.zeros_like(logits)
@@ -82,25 +82,25 @@ def _beyond(logits: Array, is_lost: Array) -> Array:
     return sound.normalise(sound.exponentials(np.where(is_lost, -np.inf, logits).astype(logits.dtype)))
 
 
-def _tail_dropped(logits: Array, work: Work, size: int = SIZE) -> Array:
+def _tail_dropped(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) without the keys after the last whole block, where there is one."""
     S = work.shape[3]
     return _beyond(logits, (np.arange(S) >= S // size * size) & (size < S))
 
 
-def _of_first_tile(logits: Array, work: Work, size: int = 64) -> Array:
+def _of_first_tile(logits: Array, work: PreparedCall, size: int = 64) -> Array:
     """Weights (B,H,T,S) of the first 64 keys alone."""
     return _beyond(logits, np.arange(work.shape[3]) >= size)
 
 
-def _tail_counted(logits: Array, work: Work, size: int = SIZE) -> Array:
+def _tail_counted(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): the last block is filled up with zero keys, whose logit is 0."""
     padding = -work.shape[3] % size
     filled = np.concatenate([logits, np.zeros((*logits.shape[:-1], padding), logits.dtype)], axis=-1)
     return sound.normalise(sound.exponentials(filled))[..., :work.shape[3]]
 
 
-def _tail_repeated(logits: Array, work: Work, size: int = SIZE) -> Array:
+def _tail_repeated(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): lanes past the end are clamped to the last key, which is counted again and again."""
     S = work.shape[3]
     times = np.where(np.arange(S) == S - 1, 1 + (-S % size), 1).astype(logits.dtype)
@@ -120,7 +120,7 @@ def _unblocked(blocks: Array, S: int) -> Array:
     return blocks.reshape(*blocks.shape[:-2], -1)[..., :S]
 
 
-def _quiet_skipped(logits: Array, work: Work, size: int = SIZE) -> Array:
+def _quiet_skipped(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) without the blocks whose largest logit is more than 8 below the row's."""
     blocks, tops = _blocks(logits, size)
     quiet = tops < tops.max(axis=-2, keepdims=True) - 8
@@ -128,33 +128,33 @@ def _quiet_skipped(logits: Array, work: Work, size: int = SIZE) -> Array:
     return sound.normalise(sound.exponentials(_unblocked(kept, work.shape[3])))
 
 
-def _averaged(logits: Array, work: Work, size: int = SIZE) -> Array:
+def _averaged(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): each block is normalised by itself, and the blocks are averaged."""
     blocks, tops = _blocks(logits, size)
     count = np.maximum((~np.isneginf(tops)).sum(axis=-2, keepdims=True), 1).astype(logits.dtype)
     return _unblocked(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
 
 
-def _merged_without_maxima(logits: Array, work: Work, size: int = SIZE) -> Array:
+def _merged_without_maxima(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) merged by the blocks' sums, though each block has its own maximum subtracted."""
     blocks, _ = _blocks(logits, size)
     return sound.normalise(_unblocked(sound.exponentials(blocks), work.shape[3]))
 
 
-def _mask_of_first_block(work: Work, size: int = SIZE) -> Array:
+def _mask_of_first_block(work: PreparedCall, size: int = SIZE) -> Array:
     """The mask (B,H,T,S) in which every block of keys has the columns of the first."""
     allowed = sound.masked(work)
     return np.take(allowed, np.arange(work.shape[3]) % size, axis=-1)
 
 
-def _late_values(weights: Array, work: Work, size: int = SIZE) -> Array:
+def _late_values(weights: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """The output (B,H,T,Dv) under double buffering: each block but the first meets the values of the block before."""
     positions = np.arange(work.shape[3])
     late = np.where(positions >= size, positions - size, positions)
     return weights @ work.value[:, :, late]
 
 
-def _rows_of_first_tile(output: Array, work: Work, size: int = 64) -> Array:
+def _rows_of_first_tile(output: Array, work: PreparedCall, size: int = 64) -> Array:
     """The output (B,H,T,Dv) with zeros in all rows after the first 64."""
     return np.where((np.arange(work.shape[2]) >= size)[:, None], 0, output).astype(output.dtype)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.faults import decoding_mistakes as wrong
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
@@ -28,7 +28,7 @@ _LIMITED = Limits(grouped=True, broadcasts=True, cache=wrong.CAPACITY)
 def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], link: str = "", *,
            limits: Limits | None = None) -> Fault:
     """A fault of a decoder."""
-    plain = Fault(f"decoder_{name}", Stage.CACHE, story, reach, make, link and f"{_G}{link}", form=Form.DECODER)
+    plain = Fault(f"decoder_{name}", Stage.CACHE, story, reach, make, link and f"{_G}{link}", form=InputForm.DECODER)
     return plain if limits is None else replace(plain, limits=limits)
 
 

@@ -12,7 +12,7 @@ from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.dropout_keywords import DROPOUT
 from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, Form
+from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
@@ -75,9 +75,9 @@ BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
     CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
-FORMED: Mapping[Form, frozenset[str]] = {
-    Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE},
-    Form.DECODER: (BESIDE_CACHE - {word.name for word in DROPOUT}) | HELD_IN_CACHE | {STATE}}
+FORMED: Mapping[InputForm, frozenset[str]] = {
+    InputForm.PACKED: SAID | EXPRESSED, InputForm.PAGED: HELD_IN_PAGES | {TABLE},
+    InputForm.DECODER: (BESIDE_CACHE - {word.name for word in DROPOUT}) | HELD_IN_CACHE | {STATE}}
 """By form, the keywords that our own functions of this form take: all that it has a place for, but no decoder drops."""
 
 OTHER_PATH = "other_path"
@@ -118,7 +118,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
     """
     if fault.kind is Kind.ROTARY:
         return frozenset(ROTARY)
-    if fault.form is not Form.DENSE:
+    if fault.form is not InputForm.DENSE:
         return FORMED[fault.form]
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
@@ -143,7 +143,7 @@ def declaration_of(fault: Fault) -> Declaration:
         limits=fault.limits,
         conventions=recommended(fault.kind, keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=() if fault.form is not Form.DENSE else (
+        claims=() if fault.form is not InputForm.DENSE else (
             *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords),
             *fault.claims),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})

@@ -9,16 +9,16 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _where_causal(make: Callable[[int, int], Array]) -> Callable[[Work], Array]:
+def _where_causal(make: Callable[[int, int], Array]) -> Callable[[PreparedCall], Array]:
     """A `past` stage with another triangle (T,S)."""
     return lambda work: make(*work.shape[2:]) if work.causal else sound.past(work)
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Callable[[Work], Array]:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Callable[[PreparedCall], Array]:
     """A `past` stage, (T,S), that forgets the flag on one path."""
     return lambda work: np.ones(work.shape[2:], bool) if condition(work) else sound.past(work)
 
@@ -33,10 +33,10 @@ def _square_then_open(T: int, S: int) -> Array:
     return sound.triangle(T, S) | (np.arange(S) >= T)
 
 
-def _only(axis: int) -> Callable[[Work], Array]:
+def _only(axis: int) -> Callable[[PreparedCall], Array]:
     """The triangle for the first entry of an axis only; (B,H,T,S)."""
 
-    def past(work: Work) -> Array:
+    def past(work: PreparedCall) -> Array:
         """(B,H,T,S): the triangle at the first entry of the axis, everything at the others."""
         everything = np.ones(work.shape, bool)
         np.moveaxis(everything, axis, 0)[0] &= sound.past(work)
@@ -50,18 +50,18 @@ def _window(T: int, S: int, width: int = 32) -> Array:
     return sound.triangle(T, S) & ~sound.triangle(T, S, -width)
 
 
-def _after_softmax(weights: Array, work: Work) -> Array:
+def _after_softmax(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) with later keys cut, so that rows no longer sum to 1."""
     return weights * sound.past(work)
 
 
-def _zero_times_infinity(logits: Array, work: Work) -> Array:
+def _zero_times_infinity(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) to which 0 · -inf, which is NaN, is added wherever a key may be seen."""
     hidden = sound.hide(logits, work)
     return hidden + (1 - sound.past(work)) * np.float32(-np.inf) if work.causal else hidden
 
 
-def _unless_all_true(work: Work) -> Array:
+def _unless_all_true(work: PreparedCall) -> Array:
     """What the causal flag allows, (T,S): everything where a mask is given and hides nothing."""
     return sound.past(work) if work.mask is None or not work.mask.all() else np.ones(work.shape[2:], bool)
 

@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 LOWEST_HALF = -65504.0
@@ -22,43 +22,43 @@ _HIDDEN = "a hidden key"
 _HALF = "https://github.com/google/flax/issues/982"
 
 
-def _replaced_by(constant: float) -> Callable[[Array, Work], Array]:
+def _replaced_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
     """A `hide` stage: logits (B,H,T,S), hidden ones replaced by a finite constant."""
     return lambda logits, work: np.where(work.visible, logits, logits.dtype.type(constant))
 
 
-def _lowered_by(constant: float) -> Callable[[Array, Work], Array]:
+def _lowered_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
     """A `hide` stage: logits (B,H,T,S), a finite constant added to hidden ones."""
     return lambda logits, work: logits + np.where(work.visible, 0, constant).astype(logits.dtype)
 
 
-def _multiplied(logits: Array, work: Work) -> Array:
+def _multiplied(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) times what is visible: hidden ones become 0."""
     return logits * work.visible
 
 
-def _added_as_number(logits: Array, work: Work) -> Array:
+def _added_as_number(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) plus what is visible as a number: 1 for a visible key, 0 for a hidden one."""
     return logits + work.visible.astype(logits.dtype)
 
 
-def _unmasked(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _unmasked(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Logits (B,H,T,S) with nothing hidden."""
     return logits
 
 
-def _cut(weights: Array, work: Work) -> Array:
+def _cut(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S), those of hidden keys set to 0 and the others not scaled up."""
     return np.where(work.visible, weights, 0)
 
 
-def _hidden_counted_as_one(logits: Array, work: Work) -> Array:
+def _hidden_counted_as_one(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): hidden keys count as logit 0 in the denominator, and are zeroed after."""
     grown = sound.normalise(sound.exponentials(np.where(work.visible, logits, 0)))
     return np.where(work.visible, grown, 0)
 
 
-def _overflowing(logits: Array, work: Work) -> Array:
+def _overflowing(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) plus the dtype's lowest number, once for the mask and once for the triangle."""
     lowest = np.finfo(logits.dtype).min
     for allowed in (sound.masked(work), sound.past(work)):
@@ -66,29 +66,29 @@ def _overflowing(logits: Array, work: Work) -> Array:
     return logits
 
 
-def over_zero(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def over_zero(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Exponentials (B,H,T,S) divided by their row's sum, even where that is 0."""
     grown = sound.exponentials(logits)
     return grown / grown.sum(axis=-1, keepdims=True)
 
 
-def _uniform_if_hidden(weights: Array, work: Work) -> Array:
+def _uniform_if_hidden(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S); a row without a visible key weighs all keys alike."""
     return np.where(work.visible.any(axis=-1, keepdims=True), weights, 1 / work.shape[3]).astype(weights.dtype)
 
 
-def _first_key_if_hidden(weights: Array, work: Work) -> Array:
+def _first_key_if_hidden(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S); a row without a visible key takes the first one."""
     is_empty = ~work.visible.any(axis=-1, keepdims=True)
     return np.where(is_empty, np.arange(work.shape[3]) == 0, weights).astype(weights.dtype)
 
 
-def _leaking(weights: Array, work: Work) -> Array:
+def _leaking(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) times values (B,H,S,Dv) as they are: 0 · NaN of a hidden key is NaN."""
     return weights @ work.value
 
 
-def _added(logits: Array, work: Work) -> Array:
+def _added(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with -inf added to hidden ones: +inf and NaN among them become NaN."""
     return logits + np.where(work.visible, 0, -np.inf).astype(logits.dtype)
 

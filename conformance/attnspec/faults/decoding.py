@@ -17,8 +17,8 @@ from attnspec.problems.problem import Array
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    """What a cache holds: keys (B,Hkv,P,D) and values (B,Hkv,P,Dv).  ends: how many keys there were after each call."""
+class CacheContent:
+    """The content of a cache: keys (B,Hkv,P,D) and values (B,Hkv,P,Dv).  ends: how many keys it had after each call."""
 
     key: Array
     value: Array
@@ -30,11 +30,11 @@ class Held:
         return int(self.key.shape[2])
 
 
-Store = Callable[[Held | None, HandedOver], Held]
+Store = Callable[[CacheContent | None, HandedOver], CacheContent]
 """What a call hands back: made from the cache that it was handed and from the call, which is left alone."""
-Recall = Callable[[Held, HandedOver], HandedOver]
+Recall = Callable[[CacheContent, HandedOver], HandedOver]
 """The call with the past that a cache holds."""
-Behind = Callable[[Held], Mapping[str, Any]]
+Behind = Callable[[CacheContent], Mapping[str, Any]]
 """The stages that are replaced behind a cache."""
 
 
@@ -43,18 +43,18 @@ def both(old: Array, new: Array) -> Array:
     return np.concatenate([old, new], axis=2)
 
 
-def stored(held: Held | None, call: HandedOver) -> Held:
+def stored(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The new keys and values behind those that there were."""
     if held is None:
-        return Held(call.key, call.value, (call.key.shape[2],))
-    return Held(both(held.key, call.key), both(held.value, call.value),
-                (*held.ends, held.count + call.key.shape[2]))
+        return CacheContent(call.key, call.value, (call.key.shape[2],))
+    return CacheContent(both(held.key, call.key), both(held.value, call.value),
+                        (*held.ends, held.count + call.key.shape[2]))
 
 
 def storing(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
             ) -> Store:
     """A cache in which keys, and values, (B,Hkv,S,D) are put behind others in another way."""
-    def store(held: Held | None, call: HandedOver) -> Held:
+    def store(held: CacheContent | None, call: HandedOver) -> CacheContent:
         if held is None:
             return stored(held, call)
         made = stored(held, call)
@@ -63,7 +63,7 @@ def storing(change: Callable[[Array, Array], Array], *, of_value: Callable[[Arra
     return store
 
 
-def recalled(held: Held, call: HandedOver) -> HandedOver:
+def recalled(held: CacheContent, call: HandedOver) -> HandedOver:
     """All keys and values that are held are past ones."""
     return call.but(past_key=held.key, past_value=held.value)
 
@@ -87,7 +87,7 @@ def decoder(store: Store = stored, recall: Recall = recalled, *, behind: Behind 
     return around(answered)
 
 
-def one_call(held: Held | None, call: HandedOver, store: Store = stored, recall: Recall = recalled,
+def one_call(held: CacheContent | None, call: HandedOver, store: Store = stored, recall: Recall = recalled,
              behind: Behind = lambda _: {}) -> Any:  # noqa: ANN401  (a cache is among it)
     """A call behind what is held, and what is stored by it."""
     posed = call if held is None else recall(held, call)

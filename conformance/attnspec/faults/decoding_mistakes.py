@@ -17,7 +17,7 @@ from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import (
     Behind,
-    Held,
+    CacheContent,
     both,
     decoder,
     one_call,
@@ -28,7 +28,7 @@ from attnspec.faults.decoding import (
 )
 from attnspec.faults.log_sum import log_sum_exp
 from attnspec.faults.staged import Attend, around, as_attend, attention
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 CAPACITY = 12
@@ -62,16 +62,16 @@ def of_first_entry(old: Array, new: Array) -> Array:
     return both(old, np.broadcast_to(new[:1], new.shape))
 
 
-def first_lost(held: Held | None, call: HandedOver) -> Held:
+def first_lost(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The first position of a sequence stays empty."""
     made = stored(held, call)
     if held is not None:
         return made
     key, value = (both(_empty(array, 1), array[:, :, 1:]) for array in (made.key, made.value))
-    return Held(key, value, made.ends)
+    return CacheContent(key, value, made.ends)
 
 
-def new_only(held: Held | None, call: HandedOver) -> Held:
+def new_only(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """As many slots as there should be, all but those of this call empty."""
     return stored(held, call) if held is None else storing(lambda old, new: both(_empty(old, old.shape[2]), new))(
         held, call)
@@ -84,7 +84,7 @@ def eight_bits(array: Array) -> Array:
     return (np.round(wide / np.where(step == 0, 1, step)) * step).astype(array.dtype)
 
 
-def grouped_by_turns(held: Held, call: HandedOver) -> HandedOver:
+def grouped_by_turns(held: CacheContent, call: HandedOver) -> HandedOver:
     """Past heads are repeated one after the other, new ones each beside itself."""
     H, Hkv = call.query.shape[1], call.key.shape[1]
     past = {name: np.take(array, np.arange(H) % Hkv, axis=1)
@@ -92,20 +92,20 @@ def grouped_by_turns(held: Held, call: HandedOver) -> HandedOver:
     return call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **past)
 
 
-def at(place: Callable[[Held], int]) -> Behind:
+def at(place: Callable[[CacheContent], int]) -> Behind:
     """Queries count from another place behind a cache."""
     return lambda held: {"start": lambda _: place(held)}
 
 
-def at_for_chunks(held: Held) -> dict[str, Any]:
+def at_for_chunks(held: CacheContent) -> dict[str, Any]:
     """Several queries count from the first key of all."""
     return {"start": lambda work: held.count if work.shape[2] == 1 else 0}
 
 
-def near_by(change: Callable[[Held, Work, Array], Array]) -> Behind:
+def near_by(change: Callable[[CacheContent, PreparedCall, Array], Array]) -> Behind:
     """Another window (T,S) behind a cache, where it has a left bound."""
-    def behind(held: Held) -> dict[str, Any]:
-        def near(work: Work) -> Array:
+    def behind(held: CacheContent) -> dict[str, Any]:
+        def near(work: PreparedCall) -> Array:
             """(T,S)."""
             is_bounded = work.window is not None and work.window[0] is not None
             return change(held, work, sound.near(work)) if is_bounded else sound.near(work)
@@ -113,65 +113,65 @@ def near_by(change: Callable[[Held, Work, Array], Array]) -> Behind:
     return behind
 
 
-def _ring(work: Work) -> int:
+def _ring(work: PreparedCall) -> int:
     """How many keys a window needs: those to its left, and the query's own."""
     left, _ = work.window or (None, None)
     assert left is not None  # it is asked of such windows only
     return left + 1
 
 
-def rolls_early(held: Held, work: Work, near: Array) -> Array:
+def rolls_early(held: CacheContent, work: PreparedCall, near: Array) -> Array:
     """(T,S): the oldest key in the window is gone."""
     return near & (np.arange(work.shape[3]) > held.count - _ring(work) + 1)
 
 
-def chunk_overwrites(held: Held, work: Work, near: Array) -> Array:
+def chunk_overwrites(held: CacheContent, work: PreparedCall, near: Array) -> Array:
     """(T,S): the keys of a chunk stand in the ring before its first query looks."""
     kept = np.arange(work.shape[3]) > work.shape[3] - 1 - _ring(work)
     return near & (kept | (np.arange(work.shape[3]) >= held.count))
 
 
-def clamped(held: Held, work: Work, near: Array) -> Array:
+def clamped(held: CacheContent, work: PreparedCall, near: Array) -> Array:
     """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
     places = np.arange(work.shape[3])
     in_ring = (places < _ring(work) - 1) | (places == held.count - 1) | (places >= held.count)
     return in_ring & np.ones_like(near) if held.count > _ring(work) else near
 
 
-def whole_chunk(held: Held, work: Work, near: Array) -> Array:
+def whole_chunk(held: CacheContent, work: PreparedCall, near: Array) -> Array:
     """(T,S): each query sees all that the window of its chunk's first query holds."""
     return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
 
 
-def of_new(held: Held) -> dict[str, Any]:
+def of_new(held: CacheContent) -> dict[str, Any]:
     """The log-sum-exp is that of the new keys, and of a sink."""
     return {"lse": lambda logits, _: log_sum_exp(logits[..., held.count:])}
 
 
-def _slots_seen(work: Work) -> Array | None:
+def _slots_seen(work: PreparedCall) -> Array | None:
     """Sinks (H,) that weigh as much as three keys of zeros do, beside those there are."""
     spare = np.log(3.0)
     return np.full(work.shape[1], spare) if work.sinks is None else np.logaddexp(work.sinks, spare)
 
 
-def unwritten_seen(_: Held) -> dict[str, Any]:
+def unwritten_seen(_: CacheContent) -> dict[str, Any]:
     """Three slots that are not yet written are attended to where nothing but the number of keys hides them."""
-    def join(logits: Array, work: Work) -> Array:
+    def join(logits: Array, work: PreparedCall) -> Array:
         """(B,H,T,S+1), a column for the slots."""
         is_open = work.mask is None and not work.causal and work.window is None
         return serving.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
     return {"join": join}
 
 
-def first_length(held: Held, call: HandedOver) -> HandedOver:
+def first_length(held: CacheContent, call: HandedOver) -> HandedOver:
     """Behind a cache, all batch entries have the number of keys of the first."""
     lengths = call.key_lengths
     return recalled(held, call.but(key_lengths=None if lengths is None else np.full_like(lengths, lengths[0])))
 
 
-def ignored(_: Held) -> dict[str, Any]:
+def ignored(_: CacheContent) -> dict[str, Any]:
     """No key of the cache is seen by several queries."""
-    def own(work: Work) -> Array:
+    def own(work: PreparedCall) -> Array:
         """(B,1,1,S)."""
         is_new = np.arange(work.shape[3]) >= serving.start(work)
         return serving.own_keys(work) & (is_new | (work.shape[2] == 1))
@@ -201,7 +201,7 @@ def not_cleared() -> Attend:
     """A sequence that begins finds the first slot of the last one taken, and does not write to it."""
     last: dict[str, Array] = {}
 
-    def keep(held: Held | None, call: HandedOver) -> Held:
+    def keep(held: CacheContent | None, call: HandedOver) -> CacheContent:
         """With the first slot as it was left."""
         made = stored(held, call)
         for name in ("key", "value") if held is None else ():
@@ -228,7 +228,7 @@ def one_counter() -> Attend:
     return as_attend(answered)
 
 
-def in_place(held: Held | None, call: HandedOver) -> Held:
+def in_place(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The cache that was handed over grows, and is handed back."""
     made = stored(held, call)
     if held is None:
@@ -237,7 +237,7 @@ def in_place(held: Held | None, call: HandedOver) -> Held:
     return held
 
 
-def last_slot_changed(held: Held | None, call: HandedOver) -> Held:
+def last_slot_changed(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The new cache is made from the old one's buffer, whose last slot is written to."""
     made = stored(held, call)
     if held is not None:
@@ -245,11 +245,11 @@ def last_slot_changed(held: Held | None, call: HandedOver) -> Held:
     return made
 
 
-def _full(held: Held | None, call: HandedOver) -> bool:
+def _full(held: CacheContent | None, call: HandedOver) -> bool:
     return (0 if held is None else held.count) + call.key.shape[2] > CAPACITY
 
 
-def when_full(otherwise: Callable[[Held | None, HandedOver], Answer]) -> Callable[[], Attend]:
+def when_full(otherwise: Callable[[CacheContent | None, HandedOver], Answer]) -> Callable[[], Attend]:
     """Something else where the cache has no room."""
     def answered(call: HandedOver) -> Answer:
         """As a decoder does."""
@@ -258,7 +258,7 @@ def when_full(otherwise: Callable[[Held | None, HandedOver], Answer]) -> Callabl
     return around(answered)
 
 
-def over_the_end(held: Held | None, call: HandedOver) -> Answer:
+def over_the_end(held: CacheContent | None, call: HandedOver) -> Answer:
     """What has no room is written over the last slot."""
     whole = stored(held, call)
     cut = {name: both(array[:, :, : CAPACITY - 1], array[:, :, -1:]) for name, array in
@@ -266,14 +266,14 @@ def over_the_end(held: Held | None, call: HandedOver) -> Answer:
     return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
 
 
-def oldest_dropped(held: Held | None, call: HandedOver) -> Answer:
+def oldest_dropped(held: CacheContent | None, call: HandedOver) -> Answer:
     """The oldest keys make room, and nobody is told."""
     whole = stored(held, call)
     cut = {name: array[:, :, -CAPACITY:] for name, array in (("key", whole.key), ("value", whole.value))}
     return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
 
 
-def mute(held: Held | None, call: HandedOver) -> Answer:  # noqa: ARG001  (the same parameters for all)
+def mute(held: CacheContent | None, call: HandedOver) -> Answer:  # noqa: ARG001  (the same parameters for all)
     """A refusal that says nothing."""
     raise IndexError
 

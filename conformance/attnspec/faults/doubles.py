@@ -21,7 +21,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.precision import through
 from attnspec.faults.staged import SOUND, Stages, computing
-from attnspec.faults.work import HandedOver, Work
+from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.numerics.precision import Precision, is_half
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
@@ -43,13 +43,13 @@ class SoundArithmetic(enum.Enum):
     STORED = "stored"
 
 
-def _prescaled(work: Work, factor: float) -> Array:
+def _prescaled(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of a query that is scaled beforehand, summed from the last feature to the first."""
     query = work.query * work.query.dtype.type(factor)
     return query[..., ::-1] @ work.key[..., ::-1].swapaxes(-1, -2)
 
 
-def _by_powers_of_two(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _by_powers_of_two(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Weights (B,H,T,S) as powers of two, summed from the last key, times the reciprocal of the sum."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     lowered = logits - np.where(np.isneginf(top), 0, top)
@@ -58,24 +58,24 @@ def _by_powers_of_two(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the
     return grown * (1 / np.where(total == 0, 1, total))
 
 
-def _from_the_last(weights: Array, work: Work) -> Array:
+def _from_the_last(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), keys taken from the last to the first."""
     turned = work.but(value=work.value[:, :, ::-1], visible=work.visible[..., ::-1])  # mix looks at both
     return sound.mix(weights[..., ::-1], turned)
 
 
-def _in_float64(call: HandedOver) -> Work:
+def _in_float64(call: HandedOver) -> PreparedCall:
     work = sound.take(call)
     query, key, value = (array.astype(np.float64) for array in (work.query, work.key, work.value))
     return work.but(query=query, key=key, value=value, bias=None if work.bias is None else work.bias.astype(np.float64))
 
 
 def _stored(io: np.dtype[Any]) -> Stages:
-    def logits(work: Work, factor: float) -> Array:
+    def logits(work: PreparedCall, factor: float) -> Array:
         """Logits (B,H,T,S) rounded to `io` before the scale and after it."""
         return through(through(sound.logits(work, 1.0), io) * np.float32(factor), io)
 
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S) rounded to `io`."""
         return through(sound.softmax(logits, work), io)
 

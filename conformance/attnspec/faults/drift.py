@@ -14,7 +14,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import FLOAT16
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 _BITS_OF_A_TENSOR_CORE = 14
@@ -26,36 +26,36 @@ _HALVES = {DType.FLOAT16: _BELOW, DType.BFLOAT16: _BELOW}
 _IS_FLOAT32 = "everything is computed in float32 already"
 
 
-def _times(factor: float) -> Callable[[Array, Work], Array]:
+def _times(factor: float) -> Callable[[Array, PreparedCall], Array]:
     """A `finish` stage that multiplies the output (B,H,T,Dv)."""
     return lambda output, _: output * output.dtype.type(factor)
 
 
-def _with_epsilon(epsilon: float) -> Callable[[Array, Work], Array]:
+def _with_epsilon(epsilon: float) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) with something added to the denominator."""
-    def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Exponentials (B,H,T,S) over their row's sum plus epsilon."""
         grown = sound.exponentials(logits)
         return grown / (grown.sum(axis=-1, keepdims=True) + grown.dtype.type(epsilon))
     return softmax
 
 
-def _base_two(constant: float) -> Callable[[Array, Work], Array]:
+def _base_two(constant: float) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) by powers of two, with log2(e) as somebody wrote it down."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S) of logits that are off by the relative error of the constant."""
         return sound.softmax(logits * logits.dtype.type(constant * np.log(2.0)), work)
     return softmax
 
 
-def _bias_off(logits: Array, work: Work) -> Array:
+def _bias_off(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) plus the bias, which log2(e) in float16 made a little too large or small."""
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(_LOG2E_IN_FLOAT16 * np.log(2.0))
 
 
-def smoothed(share: float) -> Callable[[Array, Work], Array]:
+def smoothed(share: float) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: a share of the weight (B,H,T,S) is spread evenly over the visible keys."""
-    def weigh(weights: Array, work: Work) -> Array:
+    def weigh(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S), mixed with equal ones over the visible keys."""
         even = sound.normalise(work.visible.astype(weights.dtype))
         return (weights * (1 - share) + even * share).astype(weights.dtype)
@@ -68,9 +68,9 @@ def _cut(array: Array, bits: int) -> Array:
     return np.ldexp(np.trunc(np.ldexp(mantissa, bits)), exponent - bits).astype(array.dtype)
 
 
-def _summed_in(bits: int) -> Callable[[Array, Work], Array]:
+def _summed_in(bits: int) -> Callable[[Array, PreparedCall], Array]:
     """A `mix` stage: products with the values (B,H,S,Dv) are summed key by key, each sum cut to so many bits."""
-    def mix(weights: Array, work: Work) -> Array:
+    def mix(weights: Array, work: PreparedCall) -> Array:
         """The output (B,H,T,Dv), cut anew after each key."""
         total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
         for key in range(work.value.shape[2]):
@@ -79,9 +79,9 @@ def _summed_in(bits: int) -> Callable[[Array, Work], Array]:
     return mix
 
 
-def _upwards(dtype: np.dtype[np.generic]) -> Callable[[Array, Work], Array]:
+def _upwards(dtype: np.dtype[np.generic]) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: weights (B,H,T,S) stored in a half dtype, always rounded up."""
-    def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Weights (B,H,T,S), the next number up where rounding had lowered them."""
         stored = weights.astype(dtype)
         is_low = stored.astype(weights.dtype) < weights
@@ -89,7 +89,7 @@ def _upwards(dtype: np.dtype[np.generic]) -> Callable[[Array, Work], Array]:
     return weigh
 
 
-def _float32_root(work: Work) -> float:
+def _float32_root(work: PreparedCall) -> float:
     if work.scale is not None:
         return work.scale
     return float(1 / np.sqrt(np.float32(work.query.shape[-1])))

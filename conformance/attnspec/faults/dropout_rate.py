@@ -13,14 +13,14 @@ from attnspec.faults import staged as sound
 from attnspec.faults.dropping import by_counter, counted, drop
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 Gain = Callable[[float], float]
-Drop = Callable[[Array, Work], Array]
+Drop = Callable[[Array, PreparedCall], Array]
 
 
-def uniform(work: Work, weights: Array) -> Array:
+def uniform(work: PreparedCall, weights: Array) -> Array:
     """Numbers in [0, 1), in the shape of the weights, (B,H,T,S)."""
     B, H, T, S = weights.shape
     return by_counter(work.seed or 0, (B, H, T, S))
@@ -28,7 +28,7 @@ def uniform(work: Work, weights: Array) -> Array:
 
 def _drop(gain: Gain, chance: Gain = lambda rate: rate) -> Drop:
     """A `drop` stage with another factor of what is kept, or another chance of being dropped."""
-    def drop(weights: Array, work: Work) -> Array:
+    def drop(weights: Array, work: PreparedCall) -> Array:
         """(B,H,T,S)."""
         if not (rate := work.dropout_rate):
             return weights
@@ -41,7 +41,7 @@ def _rescaled(rate: float) -> float:
     return 1 / (1 - rate)
 
 
-def _before_softmax(logits: Array, work: Work) -> Array:
+def _before_softmax(logits: Array, work: PreparedCall) -> Array:
     """The weights (B,H,T,S) of logits that are dropped before: the row sums to one again."""
     if not (rate := work.dropout_rate):
         return sound.softmax(logits, work)
@@ -49,7 +49,7 @@ def _before_softmax(logits: Array, work: Work) -> Array:
     return sound.softmax(np.where(kept, logits, -np.inf).astype(logits.dtype), work)
 
 
-def _logits_to_zero(logits: Array, work: Work) -> Array:
+def _logits_to_zero(logits: Array, work: PreparedCall) -> Array:
     """The weights (B,H,T,S) of logits of which the dropped ones are 0, and the others grow."""
     if not (rate := work.dropout_rate) or rate == 1:
         return sound.softmax(logits, work)
@@ -57,14 +57,14 @@ def _logits_to_zero(logits: Array, work: Work) -> Array:
     return sound.softmax(np.where(kept, logits * logits.dtype.type(_rescaled(rate)), 0), work)
 
 
-def _renormalised(weights: Array, work: Work) -> Array:
+def _renormalised(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): what is kept sums to one."""
     if not (rate := work.dropout_rate):
         return weights
     return sound.normalise(np.where(uniform(work, weights) >= rate, weights, 0))
 
 
-def _of_output(output: Array, work: Work) -> Array:
+def _of_output(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), some of whose entries are dropped."""
     if not (rate := work.dropout_rate):
         return output
@@ -72,7 +72,7 @@ def _of_output(output: Array, work: Work) -> Array:
     return np.where(kept & (rate < 1), output * output.dtype.type(_rescaled(min(rate, 0.999))), 0)
 
 
-def _of_values(weights: Array, work: Work) -> Array:
+def _of_values(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) of values some of whose entries are dropped."""
     if not (rate := work.dropout_rate):
         return sound.mix(weights, work)
@@ -81,12 +81,12 @@ def _of_values(weights: Array, work: Work) -> Array:
     return sound.mix(weights, work.but(value=np.where(kept & (rate < 1), grown, 0)))
 
 
-def _both(weights: Array, work: Work) -> Array:
+def _both(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) of weights that were dropped already, dropped once more."""
     return _of_output(sound.mix(weights, work), work)
 
 
-def _nan_at_one(weights: Array, work: Work) -> Array:
+def _nan_at_one(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): 0 divided by 0 where all are dropped."""
     if not (rate := work.dropout_rate):
         return weights
@@ -94,17 +94,17 @@ def _nan_at_one(weights: Array, work: Work) -> Array:
     return weights * (kept / weights.dtype.type(1 - rate))
 
 
-def _one_keeps_all(weights: Array, work: Work) -> Array:
+def _one_keeps_all(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): a rate of 1 is taken for an invalid one, and nothing is dropped."""
     return weights if work.dropout_rate == 1 else drop(weights, work)
 
 
-def _default_at_zero(weights: Array, work: Work) -> Array:
+def _default_at_zero(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): a rate of 0 is taken for one that is not given, and the default is 0.1."""
     return drop(weights, work.but(dropout_rate=0.1) if work.dropout_rate == 0 else work)
 
 
-def _coarse(weights: Array, work: Work) -> Array:
+def _coarse(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): the factor is rounded to eight bits."""
     if not (rate := work.dropout_rate):
         return weights
@@ -112,7 +112,7 @@ def _coarse(weights: Array, work: Work) -> Array:
     return np.where((uniform(work, weights) >= rate) & (rate < 1), weights * weights.dtype.type(gain), 0)
 
 
-def _small_kept(weights: Array, work: Work) -> Array:
+def _small_kept(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): only weights above the mean are dropped."""
     dropped = drop(weights, work)
     if not work.dropout_rate or work.dropout_rate == 1:
@@ -121,7 +121,7 @@ def _small_kept(weights: Array, work: Work) -> Array:
     return np.where(weights > mean, dropped, weights * weights.dtype.type(_rescaled(work.dropout_rate)))
 
 
-def _largest_kept(weights: Array, work: Work) -> Array:
+def _largest_kept(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): the largest weight of a row is never dropped."""
     dropped = drop(weights, work)
     if not work.dropout_rate or work.dropout_rate == 1:

@@ -11,13 +11,13 @@ from attnspec.faults.drift import smoothed
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.masks import with_mask
 from attnspec.faults.staged import Stages, around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 
 def _without_key(position: int, count: int = 1) -> dict[str, object]:
     """Hide one key (counted from either end) wherever there are more than `count`."""
-    def hide(logits: Array, work: Work) -> Array:
+    def hide(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S), -inf where hidden and at the lost key."""
         S = work.shape[3]
         is_lost = (np.arange(S) == position % S) & (count < S)
@@ -25,80 +25,80 @@ def _without_key(position: int, count: int = 1) -> dict[str, object]:
     return {"hide": hide}
 
 
-def _even_width(work: Work, factor: float) -> Array:
+def _even_width(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of features that are read in pairs: the odd last one is lost."""
     D = work.query.shape[-1] // 2 * 2
     return sound.logits(work.but(query=work.query[..., :D], key=work.key[..., :D]), factor)
 
 
-def _eights(work: Work, factor: float) -> Array:
+def _eights(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of features that are read in vectors of 8 once there are more: the rest is lost."""
     D = work.query.shape[-1]
     kept = D // 8 * 8 if D > 8 else D
     return sound.logits(work.but(query=work.query[..., :kept], key=work.key[..., :kept]), factor)
 
 
-def _even_values(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _even_values(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The output (B,H,T,Dv); its odd last feature is never written."""
     Dv = output.shape[-1]
     return np.where(np.arange(Dv) < Dv // 2 * 2, output, 0).astype(output.dtype)
 
 
-def _as_wide_as_queries(output: Array, work: Work) -> Array:
+def _as_wide_as_queries(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv); features of the values beyond D are never written."""
     return np.where(np.arange(output.shape[-1]) < work.query.shape[-1], output, 0).astype(output.dtype)
 
 
-def _rows_written(output: Array, work: Work) -> Array:
+def _rows_written(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv); rows after the last whole tile of 16 hold what was in the buffer: ones."""
     T = work.shape[2]
     written = T // 16 * 16 if T > 16 else T
     return np.where((np.arange(T) < written)[:, None], output, 1).astype(output.dtype)
 
 
-def _last_row_from_before(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _last_row_from_before(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The output (B,H,T,Dv), its last row a copy of the one before."""
     return np.concatenate([output[:, :, :-1], output[:, :, -2:-1]], axis=2) if output.shape[2] > 1 else output
 
 
-def _first_row_lost(output: Array, work: Work) -> Array:
+def _first_row_lost(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with zeros in its first row."""
     return np.where((np.arange(work.shape[2]) == 0)[:, None], 0, output).astype(output.dtype)
 
 
-def _first_batch_only(output: Array, work: Work) -> Array:
+def _first_batch_only(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with zeros in every batch entry but the first."""
     return np.where((np.arange(work.shape[0]) == 0)[:, None, None, None], output, 0).astype(output.dtype)
 
 
-def _last_values_swapped(weights: Array, work: Work) -> Array:
+def _last_values_swapped(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with the values of the last two keys exchanged."""
     order = np.arange(work.shape[3])
     order[-2:] = order[-2:][::-1]
     return weights @ work.value[:, :, order]
 
 
-def _rotated(work: Work, factor: float) -> Array:
+def _rotated(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of keys that are one position off against their values."""
     return sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor)
 
 
-def _mean_of_values(weights: Array, work: Work) -> Array:
+def _mean_of_values(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), every row the mean of the values (B,H,S,Dv) over all keys."""
     return np.broadcast_to(work.value.mean(axis=2, keepdims=True), (*weights.shape[:-1], work.value.shape[-1]))
 
 
-def _uniform(weights: Array, work: Work) -> Array:
+def _uniform(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S), equal over the visible keys of a row."""
     return sound.normalise(work.visible.astype(weights.dtype))
 
 
-def _residual(call: HandedOver) -> Work:
+def _residual(call: HandedOver) -> PreparedCall:
     """The query is added to the values when shapes agree, for the residual connection's sake."""
     return sound.take(call.but(value=call.value + call.query) if call.value.shape == call.query.shape else call)
 
 
-def _noise(output: Array, work: Work) -> Array:
+def _noise(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with noise of relative size 1e-3 whose seed is the query's content."""
     seed = int(np.ascontiguousarray(work.query).view(np.uint8).sum())
     noisy: Array = output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
@@ -160,7 +160,7 @@ TAILS = (
 BLOCK = 16
 
 
-def _row_stride_padded(mask: Array, work: Work) -> Array:
+def _row_stride_padded(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) read with rows of S rounded up to a block; past a head's end it reads True."""
     B, H, T, S = work.shape
     stride = -(-S // BLOCK) * BLOCK
@@ -168,7 +168,7 @@ def _row_stride_padded(mask: Array, work: Work) -> Array:
     return memory.reshape(B, H, T, stride)[..., :S]
 
 
-def _whole_blocks(mask: Array, work: Work) -> Array:
+def _whole_blocks(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S), in which a block of 16 keys is seen as a whole where one of them is."""
     S = work.shape[3]
     padded = np.pad(mask, [(0, 0)] * 3 + [(0, -S % BLOCK)])
@@ -176,7 +176,7 @@ def _whole_blocks(mask: Array, work: Work) -> Array:
     return np.broadcast_to(blocks, (*blocks.shape[:-1], BLOCK)).reshape(padded.shape)[..., :S]
 
 
-def _beyond_queries(work: Work) -> Array:
+def _beyond_queries(work: PreparedCall) -> Array:
     """The mask (B,H,T,S); keys past the number of queries are never reached."""
     return sound.masked(work) & (np.arange(work.shape[3]) < max(work.shape[2], 1))
 
@@ -237,7 +237,7 @@ def _values_read_beyond(call: HandedOver) -> Answer:
     return attention(replace(call, value=np.pad(call.value, ((0, 0), (0, 0), (0, missing), (0, 0)))))
 
 
-def _chosen_first(hidden: Array, work: Work) -> Array:
+def _chosen_first(hidden: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): the 8 largest logits of a row are chosen among all keys, and hidden ones are lost after."""
     logits = sound.add_bias(sound.logits(work, sound.scale(work)), work)
     count = min(8, work.shape[3])
@@ -245,14 +245,14 @@ def _chosen_first(hidden: Array, work: Work) -> Array:
     return sound.softmax(np.where(logits >= least, hidden, -np.inf).astype(hidden.dtype), work)
 
 
-def _balanced_rows(output: Array, work: Work) -> Array:
+def _balanced_rows(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): rows dealt from both ends, to even causal work; only the causal path deals back."""
     T = work.shape[2]
     dealt = np.argsort(np.minimum(np.arange(T), T - 1 - np.arange(T)), kind="stable")
     return output if work.causal else output[:, :, dealt]
 
 
-def _with_sink(hidden: Array, work: Work) -> Array:
+def _with_sink(hidden: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S); a row's sum has one more term, exp(0), where there is one query."""
     if work.shape[2] > 1:
         return sound.softmax(hidden, work)

@@ -12,13 +12,13 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _grown_by(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+def _grown_by(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A softmax whose exponentials are changed, given logits (B,H,T,S) less their row's maximum."""
-    def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Weights (B,H,T,S) by the changed exponential; hidden keys weigh nothing."""
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
         return sound.normalise(np.where(np.isneginf(logits), 0, change(logits - top)).astype(logits.dtype))
@@ -55,7 +55,7 @@ def _oscillating(lowered: Array) -> Array:
     return np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))
 
 
-def _top(weights: Array, work: Work) -> Array:
+def _top(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): all but the 32 largest of a row are dropped."""
     if work.shape[3] <= 32:
         return weights
@@ -63,45 +63,45 @@ def _top(weights: Array, work: Work) -> Array:
     return sound.normalise(np.where(weights < least, 0, weights))
 
 
-def _without_small(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _without_small(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Weights (B,H,T,S), those below 1e-3 set to 0."""
     return np.where(weights < 1e-3, 0, weights)
 
 
-def _clipped(work: Work, factor: float) -> Array:
+def _clipped(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) clipped to ±50."""
     return np.clip(sound.logits(work, factor), -50, 50)
 
 
-def _capped(work: Work, factor: float) -> Array:
+def _capped(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) under a soft cap of 50."""
     return 50 * np.tanh(sound.logits(work, factor) / 50)
 
 
-def _capped_after_mask(logits: Array, work: Work) -> Array:
+def _capped_after_mask(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) capped after hidden ones became -inf, which makes -50 of them."""
     return 50 * np.tanh(sound.hide(logits, work) / 50)
 
 
-def _squared(work: Work, factor: float) -> Array:
+def _squared(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) squared, their signs kept."""
     dots = sound.logits(work, factor)
     return dots * np.abs(dots)
 
 
-def _cosine(work: Work, factor: float) -> Array:
+def _cosine(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of queries and keys that are normalised first."""
     query, key = (array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-12)
                   for array in (work.query, work.key))
     return sound.logits(work.but(query=query, key=key), factor)
 
 
-def _distance(work: Work, factor: float) -> Array:
+def _distance(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) as minus half the squared distance: the keys' norms are left in."""
     return sound.logits(work, factor) - factor * (work.key ** 2).sum(axis=-1)[:, :, None, :] / 2
 
 
-def _ties(logits: Array, work: Work) -> Array:
+def _ties(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): among equal largest logits only the first counts."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     is_later = (logits == top) & (np.cumsum(logits == top, axis=-1) > 1)

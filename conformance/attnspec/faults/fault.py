@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.layer import Layer
@@ -92,7 +92,7 @@ class Fault:
     equivalents: Mapping[DType, str] = field(default_factory=dict)
     other_path: Callable[[], Attend | Layer | Rotate] | None = None
     planted: Planted | None = None
-    form: Form = Form.DENSE
+    form: InputForm = InputForm.DENSE
     claims: tuple[str, ...] = ()
     backward: Callable[[], Callable[..., object]] | None = None
     made: WrongForm | None = None

@@ -14,7 +14,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults import backward_edits as edit
 from attnspec.faults.backward import Edit, Edits, Reread, as_backward
 from attnspec.faults.backward_edits import BFLOAT16, FLOAT16, rounded, times, where
-from attnspec.faults.backward_work import Known, Way
+from attnspec.faults.backward_work import BackwardMethod, BackwardValues
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.grad_params import FAULTS as OF_PARAMETERS
 from attnspec.faults.grad_state import FAULTS as OF_STATE
@@ -28,7 +28,8 @@ _TOO_SMALL = dict.fromkeys(_HALVES, "an error of 1e-5 is below a hundredth of a 
 _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
 
 
-def _fault(name: str, story: str, reach: str = _ANY, way: Way = Way(), reread: Reread | None = None, *,  # noqa: B008
+def _fault(name: str, story: str, reach: str = _ANY, way: BackwardMethod = BackwardMethod(),  # noqa: B008
+           reread: Reread | None = None, *,
            same: Mapping[DType, str] | None = None, link: str = "", **edits: Edit) -> Fault:
     """A fault whose forward pass is sound. same: dtypes at which nothing can be told."""
     made = cast(Edits, edits)  # keywords are spots
@@ -36,7 +37,7 @@ def _fault(name: str, story: str, reach: str = _ANY, way: Way = Way(), reread: R
                  backward=lambda: as_backward(way, made, reread))
 
 
-def _one(array: Array, known: Known) -> Array:  # noqa: ARG001  (an edit's signature)
+def _one(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
     """Of any shape, ones."""
     return np.ones_like(array)
 
@@ -157,7 +158,7 @@ _SUMS = (
            query_result=lambda a, _: np.round(a, 4)),
     _fault("partial_sums_stored", "Sums are stored in the dtype after every 32 terms.",
            "T > 32 or S > 32 in half precision",
-           Way(frozenset({"partial"}), block=32), link="https://github.com/facebookresearch/xformers/pull/467",
+           BackwardMethod(frozenset({"partial"}), block=32), link="https://github.com/facebookresearch/xformers/pull/467",
            same={DType.FLOAT64: "it is computed in the dtype", DType.FLOAT32: "it is computed in the dtype"}),
 )
 

@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import staged_layer
-from attnspec.faults.layer_backward import OUT, Edit, Known, as_layer_backward
+from attnspec.faults.layer_backward import OUT, Edit, LayerBackwardInputs, as_layer_backward
 from attnspec.problems.problem import INPUTS, Array
 
 _REACH = "gradients of parameters"
@@ -26,51 +26,51 @@ def _fault(name: str, story: str, edit: Edit, reach: str = _REACH, *, link: str 
                  equivalents=same or {}, backward=lambda: as_layer_backward(edit))
 
 
-def _each(prefix: str, change: Callable[[Array, str, Known], Array]) -> Edit:
+def _each(prefix: str, change: Callable[[Array, str, LayerBackwardInputs], Array]) -> Edit:
     """An edit of each gradient whose name begins so, w_query (M,H·D) or b_query (H·D,), told its projection's name."""
-    def edit(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:
+    def edit(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
         """Gradients by name, any shape."""
         return {name: change(array, name[2:], known) if name.startswith(prefix) else array
                 for name, array in found.items()}
     return edit
 
 
-def _only(name: str, change: Callable[[Array, Known], Array]) -> Edit:
+def _only(name: str, change: Callable[[Array, LayerBackwardInputs], Array]) -> Edit:
     """An edit of one gradient, w_query (M,H·D) or its like, where the layer has that parameter."""
-    def edit(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:
+    def edit(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
         """Gradients by name, any shape."""
         return {**found, name: change(found[name], known)} if name in found else found
     return edit
 
 
-def _batch_mean(array: Array, name: str, known: Known) -> Array:
+def _batch_mean(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     """(M,H·D) or (H·D,), divided by the number of batch entries."""
     return array / array.dtype.type(len(known.given[name]))
 
 
-def _of_last_entry(array: Array, name: str, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+def _of_last_entry(array: Array, name: str, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
     """(M,H·D): of the last batch entry alone."""
     return known.weight(name, known.given[name][-1:], known.back[name][-1:])
 
 
-def _of_query_input(array: Array, known: Known) -> Array:
+def _of_query_input(array: Array, known: LayerBackwardInputs) -> Array:
     """(M,Hkv·D): of the query's input in the place of the key's, where they are as long."""
     query = known.given["query"]
     return known.weight("key", query) if query.shape == known.given["key"].shape else array
 
 
-def _turned(array: Array, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+def _turned(array: Array, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
     """(H·Dv,M), transposed where it is square."""
     return array.T if array.shape[0] == array.shape[1] else array
 
 
-def _of_first_head(array: Array, known: Known) -> Array:
+def _of_first_head(array: Array, known: LayerBackwardInputs) -> Array:
     """(H·Dv,M): of the output of the first head in the place of every head's."""
     width = array.shape[0] // known.call.heads
     return known.weight(OUT, np.tile(known.given[OUT][..., :width], known.call.heads))
 
 
-def _stored_sums(array: Array, name: str, known: Known) -> Array:
+def _stored_sums(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     """(H·D,): a sum over batch entries and places each of whose partial sums is stored in the dtype."""
     io, total = known.io, np.zeros(array.shape, array.dtype)
     for row in known.back[name].reshape(-1, len(array)):
@@ -78,12 +78,12 @@ def _stored_sums(array: Array, name: str, known: Known) -> Array:
     return total
 
 
-def _without_rows(array: Array, name: str, known: Known) -> Array:  # noqa: ARG001  (an edit's)
+def _without_rows(array: Array, name: str, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
     """(M,H·D): without the first place of each sequence."""
     return known.weight(name, known.given[name][:, 1:], known.back[name][:, 1:])
 
 
-def _tied(found: Mapping[str, Array], known: Known) -> Mapping[str, Array]:  # noqa: ARG001  (an edit's)
+def _tied(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:  # noqa: ARG001  (an edit's)
     """The fused gradient is split in the order K, Q, V, where w_query and w_key, (M,H·D), have one shape."""
     pair = found["w_query"], found["w_key"]
     return {**found, "w_query": pair[1], "w_key": pair[0]} if pair[0].shape == pair[1].shape else found

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from attnspec.faults.backward import AttendBackward, as_backward
-from attnspec.faults.backward_work import Way
+from attnspec.faults.backward_work import BackwardMethod
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.purity import misread
 from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 Change = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array]]
@@ -24,7 +24,7 @@ def _changed(change: Change) -> Callable[[], AttendBackward]:
     """A maker of backward passes whose results are changed by a function of the results and the inputs."""
     def make() -> AttendBackward:
         """A fresh one."""
-        sound = as_backward(Way())
+        sound = as_backward(BackwardMethod())
 
         def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
                             **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
@@ -38,7 +38,7 @@ def _changed(change: Change) -> Callable[[], AttendBackward]:
 
 def _accumulating() -> AttendBackward:
     """One that adds to the buffers of the call before, where the shapes are the same."""
-    sound, before = as_backward(Way()), dict[str, Array]()
+    sound, before = as_backward(BackwardMethod()), dict[str, Array]()
 
     def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
                         **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
@@ -57,7 +57,7 @@ def _misreading(read: Callable[[Array], Array]) -> Callable[[], AttendBackward]:
     """A maker of backward passes that misread the output's gradient."""
     def make() -> AttendBackward:
         """A fresh one."""
-        sound = as_backward(Way())
+        sound = as_backward(BackwardMethod())
 
         def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
                             **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
@@ -85,7 +85,7 @@ def _in_training() -> Attend:
     return as_attend(lambda call: attention(call, replace(SOUND, weigh=_dropped) if _TRAINING[0] else SOUND))
 
 
-def _dropped(weights: Array, work: Work) -> Array:  # noqa: ARG001  (a stage's signature)
+def _dropped(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (a stage's signature)
     """(B,H,T,S): every tenth weight is dropped, the others grow."""
     kept = np.arange(weights.size).reshape(weights.shape) % 10 != 0
     return np.asarray(weights * kept / weights.dtype.type(0.9))
@@ -93,7 +93,7 @@ def _dropped(weights: Array, work: Work) -> Array:  # noqa: ARG001  (a stage's s
 
 def _switching() -> AttendBackward:
     """One that leaves the function in training mode."""
-    sound = as_backward(Way())
+    sound = as_backward(BackwardMethod())
 
     def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
                         **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)

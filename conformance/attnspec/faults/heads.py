@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import HandedOver, Work
+from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 _GROUPED = "1 < Hkv < H"
@@ -81,39 +81,39 @@ def _batch_for_heads(array: Array, H: int) -> Array:
     return grouped.reshape(H, B, S, width).swapaxes(0, 1)
 
 
-def _values_with_keys(call: HandedOver) -> Work:
+def _values_with_keys(call: HandedOver) -> PreparedCall:
     """The keys serve for values where they have the same shape."""
     return sound.take(call.but(value=call.key) if call.key.shape == call.value.shape else call)
 
 
-def _keys_with_queries(call: HandedOver) -> Work:
+def _keys_with_queries(call: HandedOver) -> PreparedCall:
     """The queries serve for keys where they have the same shape."""
     return sound.take(call.but(key=call.query) if call.key.shape == call.query.shape else call)
 
 
-def _interleaved(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _interleaved(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The output (B,H,T,Dv), heads and features interleaved: (H,Dv) is filled as (Dv,H)."""
     B, H, T, Dv = output.shape
     return output.transpose(0, 2, 3, 1).reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
-def _merged_flat(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _merged_flat(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The output's memory (B,H,T,Dv) read as (B,T,H,Dv), then turned back to heads first."""
     B, H, T, Dv = output.shape
     return output.reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
-def _averaged(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _averaged(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The output (B,H,T,Dv), every head the mean of the heads."""
     return np.broadcast_to(output.mean(axis=1, keepdims=True), output.shape)
 
 
-def _averaged_weights(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _averaged_weights(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Weights (B,H,T,S), the mean over heads applied in each of them."""
     return np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape)
 
 
-def _last_head_lost(output: Array, work: Work) -> Array:
+def _last_head_lost(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with zeros in the last of several heads."""
     H = work.shape[1]
     return np.where((np.arange(H) == H - 1)[:, None, None] & (H > 1), 0, output).astype(output.dtype)

@@ -16,10 +16,10 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, around, attention
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
-Parts = Callable[[Work], Sequence[int]]
+Parts = Callable[[PreparedCall], Sequence[int]]
 """Where the keys are cut: the ends of the parts whose sums are added up, the last of them S."""
 
 Shift = Callable[[Array], Array]
@@ -30,7 +30,7 @@ _TILE = 16
 _BLOG = "https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/"
 
 
-def whole(work: Work) -> Sequence[int]:
+def whole(work: PreparedCall) -> Sequence[int]:
     """One part, from the first key to the last."""
     return (work.shape[3],)
 
@@ -53,7 +53,7 @@ def summed(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer
 
 
 def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S), and sinks behind them, -> weights."""
         top = shift(logits)
         grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
@@ -62,7 +62,7 @@ def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
         total = sum((_sum(grown, span) for span in (*spans, behind)), np.zeros_like(top))
         return grown / np.where(total == 0, 1, total)
 
-    def mix(weights: Array, work: Work) -> Array:
+    def mix(weights: Array, work: PreparedCall) -> Array:
         """Weighted sums of the values, (B,H,T,Dv)."""
         summed = (_mixed(weights, work, span).astype(io).astype(weights.dtype) for span in _spans(parts(work)))
         return sum(summed, np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype))
@@ -75,7 +75,7 @@ def _spans(ends: Sequence[int]) -> Iterator[range]:
     return (range(*span) for span in pairwise((0, *ends)))
 
 
-def _logits(work: Work, factor: float) -> Array:
+def _logits(work: PreparedCall, factor: float) -> Array:
     """Dot products times the scale, (B,H,T,S), feature by feature: a matrix product adds up in an order that hangs on
     all sizes.
     """
@@ -93,7 +93,7 @@ def _sum(grown: Array, keys: range) -> Array:
     return total
 
 
-def _mixed(weights: Array, work: Work, keys: range) -> Array:
+def _mixed(weights: Array, work: PreparedCall, keys: range) -> Array:
     """What these keys add to the output, (B,H,T,Dv), one after the other. What is hidden adds nothing, not even NaN."""
     total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
     for at in keys:
@@ -102,25 +102,25 @@ def _mixed(weights: Array, work: Work, keys: range) -> Array:
     return total
 
 
-def _evenly(count: Callable[[Work], int]) -> Parts:
+def _evenly(count: Callable[[PreparedCall], int]) -> Parts:
     """So many parts, as equal as may be."""
-    def parts(work: Work) -> Sequence[int]:
+    def parts(work: PreparedCall) -> Sequence[int]:
         """The ends."""
         S, many = work.shape[3], count(work)
         return [-(-S * (at + 1) // many) for at in range(many)]
     return parts
 
 
-def _few_entries(work: Work) -> int:
+def _few_entries(work: PreparedCall) -> int:
     """The fewer batch entries there are, the more workers share the keys."""
     return max(1, 4 // max(work.shape[0], 1))
 
 
-def _one_query(work: Work) -> int:
+def _one_query(work: PreparedCall) -> int:
     return 4 if work.shape[2] == 1 else 1
 
 
-def _many_queries(work: Work) -> int:
+def _many_queries(work: PreparedCall) -> int:
     return 1 if work.shape[2] < 3 else 2
 
 

@@ -13,14 +13,14 @@ from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage, WrongForm
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 8
-Keys = Callable[[Work], Array]
+Keys = Callable[[PreparedCall], Array]
 
 
-def _all(work: Work) -> Array:
+def _all(work: PreparedCall) -> Array:
     """(B,1,1,S): every key of every entry."""
     return np.ones((work.shape[0], 1, 1, work.shape[3]), bool)
 
@@ -31,27 +31,27 @@ def _of(change: Callable[[Array], Array]) -> Keys:
                                        work.but(key_lengths=change(work.key_lengths)))
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Keys:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Keys:
     return lambda work: _all(work) if condition(work) else serving.own_keys(work)
 
 
-def _zero_is_all(work: Work) -> Array:
+def _zero_is_all(work: PreparedCall) -> Array:
     """(B,1,1,S): a length of 0 means that none was given."""
     return serving.own_keys(work) | ~serving.own_keys(work).any(axis=-1, keepdims=True)
 
 
-def _bound_by_queries(work: Work) -> Array:
+def _bound_by_queries(work: PreparedCall) -> Array:
     """(B,1,1,S): no more keys than there are queries."""
     lengths = work.key_lengths
     return serving.own_keys(work if lengths is None else work.but(key_lengths=np.minimum(lengths, work.shape[2])))
 
 
-def _last_ones(work: Work) -> Array:
+def _last_ones(work: PreparedCall) -> Array:
     """(B,1,1,S): as many keys as the entry has, counted from the end."""
     return serving.own_keys(work)[..., ::-1]
 
 
-def _of_flat_heads(work: Work) -> Array:
+def _of_flat_heads(work: PreparedCall) -> Array:
     """(B,H,1,S): the lengths are read at the index of the head among those of all entries."""
     B, H, _, S = work.shape
     if work.key_lengths is None:
@@ -60,40 +60,40 @@ def _of_flat_heads(work: Work) -> Array:
     return np.arange(S) < flat[..., None, None]
 
 
-def _first_head_only(work: Work) -> Array:
+def _first_head_only(work: PreparedCall) -> Array:
     """(B,H,1,S): the lengths are heeded in head 0 alone."""
     return serving.own_keys(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
 
 
-def _not_in_last_row(work: Work) -> Array:
+def _not_in_last_row(work: PreparedCall) -> Array:
     """(B,1,T,S): the last query sees what lies beyond."""
     return serving.own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
 
 
-def _added(logits: Array, work: Work) -> Array:
+def _added(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with the bias: -1e4 is added to those beyond a length."""
     biased = sound.add_bias(logits, work)
     return np.where(serving.own_keys(work), biased, biased + biased.dtype.type(-1e4))
 
 
-def _in_the_sum(logits: Array, work: Work) -> Array:
+def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): keys beyond a length take part in the row's sum, and get no value."""
     weights = sound.softmax(logits, work)
     return np.where(serving.own_keys(work), weights, 0)
 
 
-def _leaking(weights: Array, work: Work) -> Array:
+def _leaking(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): 0 times NaN is NaN."""
     return weights @ work.value
 
 
-def _rows_instead(output: Array, work: Work) -> Array:
+def _rows_instead(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): the queries are unpadded with the lengths of the keys."""
     cleared = work.but(query_lengths=work.key_lengths if work.key_lengths is not None else work.query_lengths)
     return serving.clear(output, cleared)
 
 
-def _from_lengths(work: Work) -> Array:
+def _from_lengths(work: PreparedCall) -> Array:
     """(B,1,T,S): the causal flag is counted from the lengths' ends, although the first key is declared."""
     if not work.causal or work.key_lengths is None:
         return sound.past(work)
@@ -104,7 +104,7 @@ def _from_lengths(work: Work) -> Array:
 _ANY = "lengths below S"
 _UNEQUAL = "entries of unequal length"
 
-def _longest(work: Work) -> Sequence[int]:
+def _longest(work: PreparedCall) -> Sequence[int]:
     """Two parts, cut in the middle of the longest batch entry's keys."""
     S = work.shape[3]
     most = S if work.key_lengths is None else int(work.key_lengths.max(initial=0))

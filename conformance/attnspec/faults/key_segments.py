@@ -11,15 +11,15 @@ import numpy as np
 
 from attnspec.faults import serving
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.query_segments import Seen, everything
+from attnspec.faults.query_segments import VisibleKeys, everything
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _with(change: Callable[[Array, Work], Array]) -> Seen:
+def _with(change: Callable[[Array, PreparedCall], Array]) -> VisibleKeys:
     """An `own_segment` stage with other segments of the keys (B,S) than it was given."""
-    def seen(work: Work) -> Array:
+    def seen(work: PreparedCall) -> Array:
         """(B,1,T,S)."""
         if work.key_segments is None:
             return everything(work)
@@ -27,23 +27,23 @@ def _with(change: Callable[[Array, Work], Array]) -> Seen:
     return seen
 
 
-def _late(segments: Array, _: Work) -> Array:
+def _late(segments: Array, _: PreparedCall) -> Array:
     """(B,S): each border lies one key later."""
     return np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
 
 
-def _early(segments: Array, _: Work) -> Array:
+def _early(segments: Array, _: PreparedCall) -> Array:
     """(B,S): each border lies one key earlier."""
     return np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)
 
 
-def _of_queries(segments: Array, work: Work) -> Array:
+def _of_queries(segments: Array, work: PreparedCall) -> Array:
     """(B,S): the segments of the queries, as far as they reach; the last one's behind."""
     assert work.query_segments is not None
     return work.query_segments[:, np.minimum(np.arange(segments.shape[1]), work.shape[2] - 1)]
 
 
-def _sorted(segments: Array, _: Work) -> Array:
+def _sorted(segments: Array, _: PreparedCall) -> Array:
     """(B,S): taken to lie one behind the other, as many keys each as there are."""
     return np.sort(segments, axis=1)
 

@@ -23,10 +23,11 @@ OUT = "out"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """What a layer's backward pass knows. given: what goes into each projection, query (B,T,M) and its like, and the
-    merged heads, out (B,T,H·Dv).  back: the gradients of what comes out, (B,T,H·D) and its like, (B,T,M) of the output.
-    io: the dtype of the inputs.
+class LayerBackwardInputs:
+    """What a layer's backward pass starts from.
+
+    given: what goes into each projection, query (B,T,M) and its like, and the merged heads, out (B,T,H·Dv).
+    back: the gradients of what comes out, (B,T,H·D) and its like, (B,T,M) of the output.  io: the dtype of the inputs.
     """
 
     call: LayerCall
@@ -41,7 +42,7 @@ class Known:
         return np.einsum("blm,bln->mn", given, back, optimize=True)
 
 
-Edit = Callable[[Mapping[str, Array], Known], Mapping[str, Array]]
+Edit = Callable[[Mapping[str, Array], LayerBackwardInputs], Mapping[str, Array]]
 """Changes to the gradients of parameters, by name and in the dtype of the computation."""
 
 
@@ -65,17 +66,18 @@ def layer_backward(call: LayerCall, grad: Array, edit: Edit) -> dict[str, Array]
         return {name: np.ascontiguousarray(array).astype(_dtype(name, call)) for name, array in results.items()}
 
 
-def _known(work: LayerCall, grad: Array, io: np.dtype[Any]) -> tuple[Mapping[str, Array], Known]:
+def _known(work: LayerCall, grad: Array, io: np.dtype[Any]) -> tuple[Mapping[str, Array], LayerBackwardInputs]:
     """The gradients of what attention is handed, by name, and what is known; grad (B,T,M)."""
     handed = heads_of(work, SOUND_LAYER)
     output, _ = both(attention(handed.but(return_weights=True)))
     of_heads = grad @ work.params["w_out"].T if "w_out" in work.params else grad
     found = backward(handed, split(of_heads, work.heads))
     given = {**{name: getattr(work, name) for name in INPUTS}, OUT: merge(output)}
-    return found, Known(work, io, work.params, given, {**{name: merge(found[name]) for name in INPUTS}, OUT: grad})
+    return found, LayerBackwardInputs(work, io, work.params, given,
+                                      {**{name: merge(found[name]) for name in INPUTS}, OUT: grad})
 
 
-def _of_parameters(known: Known) -> Mapping[str, Array]:
+def _of_parameters(known: LayerBackwardInputs) -> Mapping[str, Array]:
     """The gradients of the parameters that there are: w_query (M,H·D), b_query (H·D,) and their like."""
     weights = {f"w_{name}": known.weight(name) for name in known.given if f"w_{name}" in known.params}
     biases = {f"b_{name}": back.sum(axis=(0, 1)) for name, back in known.back.items() if f"b_{name}" in known.params}

@@ -16,7 +16,7 @@ from attnspec.faults import layer_steps as steps
 from attnspec.faults import staged as core
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import Layer, LayerCall, attending, staged_layer
-from attnspec.faults.work import HandedOver, Work
+from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 _AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")
@@ -85,7 +85,7 @@ def _key_as_value(call: LayerCall) -> LayerCall:
     return call.but(value=call.key)
 
 
-def _over_queries(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _over_queries(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Weights (B,H,T,S) that sum to 1 over the queries."""
     turned = core.normalise(core.exponentials(logits.swapaxes(-1, -2)))
     return turned.swapaxes(-1, -2)

@@ -12,18 +12,18 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import HandedOver, Work
+from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 16
 
 
-def with_mask(change: Callable[[Array, Work], Array]) -> Callable[[Work], Array]:
+def with_mask(change: Callable[[Array, PreparedCall], Array]) -> Callable[[PreparedCall], Array]:
     """A `masked` stage that changes the mask (B,H,T,S) where there is one."""
     return lambda work: sound.masked(work) if work.mask is None else change(work.mask, work)
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Callable[[Work], Array]:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Callable[[PreparedCall], Array]:
     """A `masked` stage that forgets the mask (B,H,T,S) on one path."""
     return with_mask(lambda mask, work: np.ones_like(mask) if condition(work) else mask)
 
@@ -33,56 +33,56 @@ def _from(array: Array, axis: int, position: int = 0) -> Array:
     return np.broadcast_to(np.take(array, [position], axis=axis), array.shape)
 
 
-def _transposed(mask: Array, work: Work) -> Array:
+def _transposed(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) read column by column; where T ≠ S the memory is read as (S,T)."""
     B, H, T, S = work.shape
     return mask.reshape(B, H, S, T).swapaxes(-1, -2)
 
 
-def _head_major(mask: Array, work: Work) -> Array:
+def _head_major(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S), its (B·H) tables read as (H·B)."""
     B, H, T, S = work.shape
     return mask.reshape(H, B, T, S).swapaxes(0, 1)
 
 
-def _one_per_batch(mask: Array, work: Work) -> Array:
+def _one_per_batch(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) of a kernel that steps one mask a batch entry through memory that holds H of them."""
     B, H, T, S = work.shape
     return np.broadcast_to(mask.reshape(B * H, 1, T, S)[:B], mask.shape)
 
 
-def _lengths(mask: Array, work: Work) -> Array:
+def _lengths(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) made of as many leading keys as the row has visible ones."""
     return np.arange(work.shape[3]) < mask.sum(axis=-1, keepdims=True)
 
 
-def _trailing(mask: Array, work: Work) -> Array:
+def _trailing(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) made of as many trailing keys as the row has visible ones."""
     return np.flip(_lengths(mask, work), axis=-1)
 
 
-def _one_more(mask: Array, work: Work) -> Array:
+def _one_more(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) with one more key after the last visible one."""
     last = work.shape[3] - 1 - np.argmax(mask[..., ::-1], axis=-1)
     after = np.arange(work.shape[3]) == last[..., None] + 1
     return mask | (after & mask.any(axis=-1, keepdims=True))
 
 
-def _one_less(mask: Array, work: Work) -> Array:
+def _one_less(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) without the last visible key, unless it is the only one."""
     last = work.shape[3] - 1 - np.argmax(mask[..., ::-1], axis=-1)
     is_last = np.arange(work.shape[3]) == last[..., None]
     return mask & ~(is_last & (mask.sum(axis=-1, keepdims=True) > 1))
 
 
-def _open_in_last_block(mask: Array, work: Work) -> Array:
+def _open_in_last_block(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) with the last block of 16 keys open, where S > 16."""
     S = work.shape[3]
     tail = np.arange(S) >= (S - 1) // BLOCK * BLOCK
     return mask | (tail & (S > BLOCK))
 
 
-def _hides_queries(mask: Array, work: Work) -> Array:
+def _hides_queries(mask: Array, work: PreparedCall) -> Array:
     """Key padding (B,H,T,S), but of the queries: row i is switched off where key i is hidden from row 0."""
     T, S = work.shape[2:]
     rows = np.arange(T)
@@ -90,28 +90,28 @@ def _hides_queries(mask: Array, work: Work) -> Array:
     return np.broadcast_to(allowed[..., None], mask.shape)
 
 
-def _byte_column(mask: Array, work: Work) -> Array:
+def _byte_column(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) whose column number is held in a signed byte and wraps."""
     columns = (np.arange(work.shape[3]) + 128) % 256 - 128
     return np.take(mask, columns % work.shape[3], axis=-1)
 
 
-def _shared_in_group(mask: Array, work: Work) -> Array:
+def _shared_in_group(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) of every second head is that of the head before: 2n and 2n + 1 are taken for one group."""
     return np.take(mask, np.arange(work.shape[1]) // 2 * 2, axis=1)
 
 
-def _all_true_shortcut(mask: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _all_true_shortcut(mask: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The mask (B,H,T,S): the very last row alone decides whether there is anything to hide."""
     return np.ones_like(mask) if mask[-1, -1, -1].all() else mask
 
 
-def _nothing_hidden_if_row_0_sees_all(mask: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _nothing_hidden_if_row_0_sees_all(mask: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The mask (B,H,T,S), all True where the first batch entry hides nothing."""
     return np.ones_like(mask) if mask[0].all() else mask
 
 
-def _ungrouped_mask(call: HandedOver) -> Work:
+def _ungrouped_mask(call: HandedOver) -> PreparedCall:
     is_grouped = call.key.shape[1] != call.query.shape[1]
     return sound.take(call.but(mask=None) if is_grouped else call)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import BORDERS, Form
+from attnspec.core.forms import BORDERS, InputForm
 from attnspec.faults import staged as stage
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend
@@ -214,7 +214,7 @@ _TWO = "two sequences and more"
 def _fault(name: str, story: str, reach: str, split: Split | None = None, *,
            answer: Callable[[PackedCall, Spans], Answer] = alone, link: str = "") -> Fault:
     make = packed(split, answer) if split else packed(answer=answer)
-    return Fault(name, Stage.PACKED, story, reach, make, link=link, form=Form.PACKED)
+    return Fault(name, Stage.PACKED, story, reach, make, link=link, form=InputForm.PACKED)
 
 
 FAULTS = (

@@ -13,8 +13,10 @@ from attnspec.problems.problem import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Which pages each batch entry has. pages: their numbers (B,N).  slots: of a page.  most: how many pages there are.
+class PageTable:
+    """The table that says which pages each batch entry has.
+
+    pages: their numbers (B,N).  slots: of a page.  most: how many pages there are.
     lengths: how many keys each entry has, (B,).  queries: how many there are of each.
     """
 
@@ -30,28 +32,28 @@ class Table:
         return np.arange(self.pages.shape[1] * self.slots)
 
 
-Place = tuple[Array, Array]
+PageSlots = tuple[Array, Array]
 """The page and the slot of each key, (B,S) twice."""
-Where = Callable[[Table], Place]
+Where = Callable[[PageTable], PageSlots]
 
 
-def where(table: Table) -> Place:
+def where(table: PageTable) -> PageSlots:
     """The page and the slot of each key; page 0 beyond the keys of an entry, where the table may name any."""
     own = table.places < table.lengths[:, None]
     pages = np.where(own, table.pages[:, table.places // table.slots], 0)
     return pages, np.broadcast_to(table.places % table.slots, pages.shape)
 
 
-def table_of(call: HandedOver) -> Table | None:
+def table_of(call: HandedOver) -> PageTable | None:
     """The table of a call whose keys lie in pages; None for any other."""
     pages, lengths = getattr(call, TABLE), getattr(call, NUMBER)
     if pages is None:
         return None
-    return Table(pages, call.key.shape[1], len(call.key), lengths, call.query.shape[2])
+    return PageTable(pages, call.key.shape[1], len(call.key), lengths, call.query.shape[2])
 
 
 def gathered(find: Where = where, *, of_value: Where | None = None,
-             lengths: Callable[[Table], Array] | None = None) -> Callable[[HandedOver], HandedOver]:
+             lengths: Callable[[PageTable], Array] | None = None) -> Callable[[HandedOver], HandedOver]:
     """A `gather` stage that finds keys, and values, in other places, or counts others, (B,), among an entry's."""
     def gather(call: HandedOver) -> HandedOver:
         table = table_of(call)
@@ -63,7 +65,7 @@ def gathered(find: Where = where, *, of_value: Where | None = None,
     return gather
 
 
-def _taken(pool: Array, place: Place) -> Array:
+def _taken(pool: Array, place: PageSlots) -> Array:
     """(B,Hkv,S,·) of (pages,slots,Hkv,·)."""
     return np.ascontiguousarray(pool[place].swapaxes(1, 2))
 

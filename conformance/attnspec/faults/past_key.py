@@ -16,7 +16,7 @@ from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 Change = Callable[[Array, Array], Array]
@@ -71,72 +71,72 @@ def _tiled(call: HandedOver) -> HandedOver:
     return serving.extend(call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **pasts))
 
 
-def _columns(work: Work) -> Array:
+def _columns(work: PreparedCall) -> Array:
     """(S,): whether a key is past."""
     return np.arange(work.shape[3]) < serving.start(work)
 
 
-def _hidden(work: Work) -> Array:
+def _hidden(work: PreparedCall) -> Array:
     """(B,1,1,S): no past key is seen."""
     return serving.own_keys(work) & ~_columns(work)
 
 
-def _hidden_if(condition: Callable[[Work], bool]) -> Callable[[Work], Array]:
+def _hidden_if(condition: Callable[[PreparedCall], bool]) -> Callable[[PreparedCall], Array]:
     return lambda work: _hidden(work) if condition(work) else serving.own_keys(work)
 
 
-def _at(place: Callable[[Work], Any]) -> Callable[[Work], Array | int]:
+def _at(place: Callable[[PreparedCall], Any]) -> Callable[[PreparedCall], Array | int]:
     """A `start` stage with another place of the first query where there is a past."""
     return lambda work: 0 if work.past_key is None else place(work)
 
 
-def _behind_length(work: Work) -> Array | int:
+def _behind_length(work: PreparedCall) -> Array | int:
     """The place of the first query (B,1,1,1) where lengths are given: counted back from them."""
     if work.key_lengths is None:
         return serving.start(work)
     return (work.key_lengths - work.shape[2])[:, None, None, None]
 
 
-def _causal_without_past(work: Work) -> Array:
+def _causal_without_past(work: PreparedCall) -> Array:
     """(T,S): with a past the causal flag is left out."""
     return sound.past(work if work.past_key is None else work.but(causal=False))
 
 
-def _one_future_key(work: Work) -> Array:
+def _one_future_key(work: PreparedCall) -> Array:
     """(T,S): behind a past, a query sees the key after its own."""
     return sound.past(work if work.past_key is None else work.but(start=serving.start(work) + 1))
 
 
-def _mask_of_new(work: Work) -> Array:
+def _mask_of_new(work: PreparedCall) -> Array:
     """(B,H,T,S): the mask is heeded for new keys only."""
     return sound.masked(work) | _columns(work)
 
 
-def _mask_rolled(work: Work) -> Array:
+def _mask_rolled(work: PreparedCall) -> Array:
     """(B,H,T,S): the mask's columns are read as if the new keys came first."""
     return np.roll(sound.masked(work), serving.start(work), axis=-1)
 
 
-def _bias_of_new(logits: Array, work: Work) -> Array:
+def _bias_of_new(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the bias is added for new keys only."""
     return np.where(_columns(work), logits, sound.add_bias(logits, work))
 
 
-def _bias_rolled(logits: Array, work: Work) -> Array:
+def _bias_rolled(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the bias's columns are read as if the new keys came first."""
     if work.bias is None:
         return logits
     return logits + np.roll(work.bias, serving.start(work), axis=-1)
 
 
-def _lengths_of_new(work: Work) -> Array:
+def _lengths_of_new(work: PreparedCall) -> Array:
     """(B,1,1,S): so many new keys, and all past ones."""
     if work.key_lengths is None:
         return serving.own_keys(work)
     return serving.own_keys(work.but(key_lengths=work.key_lengths + serving.start(work)))
 
 
-def _past_unbounded(work: Work) -> Array:
+def _past_unbounded(work: PreparedCall) -> Array:
     """(B,1,1,S): slots of the past are seen beyond the length, too."""
     return serving.own_keys(work) | _columns(work)
 
@@ -168,13 +168,13 @@ _UNEQUAL = "a past, B > 1"
 _G = "https://github.com/"
 _TWO = "a past of two keys and more"
 
-def _past_in_pages(work: Work) -> Sequence[int]:
+def _past_in_pages(work: PreparedCall) -> Sequence[int]:
     """Parts of four past keys, and the new ones."""
     P = 0 if work.past_key is None else work.past_key.shape[2]
     return (*range(4, P, 4), P, work.shape[3])
 
 
-def _past_apart(work: Work) -> Sequence[int]:
+def _past_apart(work: PreparedCall) -> Sequence[int]:
     """Two parts, past and new keys."""
     P = 0 if work.past_key is None else work.past_key.shape[2]
     return (P, work.shape[3])

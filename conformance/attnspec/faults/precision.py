@@ -12,7 +12,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import HandedOver, Work
+from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -48,34 +48,34 @@ def running_sum(terms: Array, dtype: np.dtype[Any]) -> Array:
 _EXACT = "inputs of this dtype fit the narrower format, so nothing is lost"
 
 
-def _inputs(change: Callable[[Array], Array]) -> Callable[[HandedOver], Work]:
+def _inputs(change: Callable[[Array], Array]) -> Callable[[HandedOver], PreparedCall]:
     """A `take` stage that rounds query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv)."""
-    def take(call: HandedOver) -> Work:
+    def take(call: HandedOver) -> PreparedCall:
         work = sound.take(call)
         return work.but(query=change(work.query), key=change(work.key), value=change(work.value))
     return take
 
 
-def _logits_through(dtype: np.dtype[Any]) -> Callable[[Work, float], Array]:
+def _logits_through(dtype: np.dtype[Any]) -> Callable[[PreparedCall, float], Array]:
     """A `logits` stage that stores the scaled logits (B,H,T,S) in `dtype`."""
     return lambda work, factor: through(sound.logits(work, factor), dtype)
 
 
-def _raw_logits_in_half(work: Work, factor: float) -> Array:
+def _raw_logits_in_half(work: PreparedCall, factor: float) -> Array:
     """The dot products (B,H,T,S), held in float16 before the scale."""
     dots = through(sound.logits(work, 1.0), FLOAT16)
     scaled: Array = dots * dots.dtype.type(factor)
     return scaled
 
 
-def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage that changes the weights (B,H,T,S)."""
     return lambda weights, _: change(weights)
 
 
-def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, Work], Array]:
+def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, PreparedCall], Array]:
     """A `softmax` stage that runs in `dtype`, logits (B,H,T,S) to weights."""
-    def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Weights (B,H,T,S); distances from the maximum, exponentials and quotients are all stored in `dtype`."""
         lowest = np.finfo(logits.dtype).min  # in a row without a visible key -inf less -inf would be NaN
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), lowest)
@@ -83,9 +83,9 @@ def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, Work], Array]:
     return softmax
 
 
-def _accumulated_in(dtype: np.dtype[Any]) -> Callable[[Array, Work], Array]:
+def _accumulated_in(dtype: np.dtype[Any]) -> Callable[[Array, PreparedCall], Array]:
     """A `mix` stage: products with the values (B,H,S,Dv) are summed key by key in `dtype`."""
-    def mix(weights: Array, work: Work) -> Array:
+    def mix(weights: Array, work: PreparedCall) -> Array:
         """The output (B,H,T,Dv): terms (B,H,T,Dv,S) summed one key after the other."""
         terms = weights[..., None, :] * work.value.swapaxes(-1, -2)[:, :, None]
         return running_sum(terms, dtype)[..., 0]
@@ -109,21 +109,21 @@ def _by_way_of_bfloat16(array: Array, io: np.dtype[Any]) -> Array:
     return through(array, BFLOAT16).astype(io)
 
 
-def _dropout(rate: float, gain: float) -> Callable[[Array, Work], Array]:
+def _dropout(rate: float, gain: float) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: dropout on the weights (B,H,T,S) with a seed that is the same at each call."""
-    def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Weights (B,H,T,S), some dropped and the others times `gain`."""
         kept = np.random.default_rng(1).random(weights.shape) >= rate
         return np.where(kept, weights * gain, 0).astype(weights.dtype)
     return weigh
 
 
-def _quantised_values(weights: Array, work: Work) -> Array:
+def _quantised_values(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) of values held in 127 levels a side."""
     return weights @ levels(work.value)
 
 
-def _quantised_keys(work: Work, factor: float) -> Array:
+def _quantised_keys(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of keys held in 127 levels a side."""
     return sound.logits(work.but(key=levels(work.key)), factor)
 

@@ -13,11 +13,11 @@ from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 8
-Clear = Callable[[Array, Work], Array]
+Clear = Callable[[Array, PreparedCall], Array]
 
 
 def _of(change: Callable[[Array], Array]) -> Clear:
@@ -26,23 +26,23 @@ def _of(change: Callable[[Array], Array]) -> Clear:
                                             work.but(query_lengths=change(work.query_lengths)))
 
 
-def _not_cleared(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _not_cleared(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The output (B,H,T,Dv), all rows."""
     return output
 
 
-def _last_ones(output: Array, work: Work) -> Array:
+def _last_ones(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): as many rows as the entry has are kept, counted from the end."""
     return serving.clear(output[:, :, ::-1], work)[:, :, ::-1]
 
 
-def _spoilt(output: Array, work: Work) -> Array:
+def _spoilt(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): rows beyond a length are what an empty buffer divided by 0 gives."""
     beyond = serving.clear(np.ones_like(output), work) == 0
     return np.where(beyond, np.nan, output)
 
 
-def _packed(output: Array, work: Work) -> Array:
+def _packed(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): rows of all entries are stored one after the other, and read back at equal distances."""
     if work.query_lengths is None:
         return output
@@ -53,14 +53,14 @@ def _packed(output: Array, work: Work) -> Array:
     return serving.clear(memory.reshape(H, B, T, Dv).swapaxes(0, 1), work)
 
 
-def _also_of_keys(work: Work) -> Array:
+def _also_of_keys(work: PreparedCall) -> Array:
     """(B,1,1,S): the numbers of queries limit the keys as well."""
     lengths = work.query_lengths
     return serving.own_keys(work) & (serving.own_keys(work) if lengths is None else
                                    serving.own_keys(work.but(key_lengths=lengths)))
 
 
-def _from_the_end(work: Work) -> Array:
+def _from_the_end(work: PreparedCall) -> Array:
     """(B,1,T,S): the causal flag counts as if the entry's queries were the last rows."""
     if not work.causal or work.query_lengths is None:
         return sound.past(work)
@@ -68,7 +68,7 @@ def _from_the_end(work: Work) -> Array:
     return ahead <= (work.shape[2] - work.query_lengths)[:, None, None, None]
 
 
-def _of_keys(output: Array, work: Work) -> Array:
+def _of_keys(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): where both are given, the numbers of keys say which rows are kept."""
     is_swapped = work.query_lengths is not None and work.key_lengths is not None
     return serving.clear(output, work.but(query_lengths=work.key_lengths) if is_swapped else work)

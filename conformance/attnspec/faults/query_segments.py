@@ -13,21 +13,21 @@ from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 4
-Seen = Callable[[Work], Array]
+VisibleKeys = Callable[[PreparedCall], Array]
 
 
-def everything(work: Work) -> Array:
+def everything(work: PreparedCall) -> Array:
     """(T,S): keys of every segment."""
     return np.ones(work.shape[2:], bool)
 
 
-def compared(by: Callable[[Array, Array], Array]) -> Seen:
+def compared(by: Callable[[Array, Array], Array]) -> VisibleKeys:
     """An `own_segment` stage that compares queries' segments (B,1,T,1) with keys' (B,1,1,S) in another way."""
-    def seen(work: Work) -> Array:
+    def seen(work: PreparedCall) -> Array:
         """(B,1,T,S)."""
         if work.query_segments is None or work.key_segments is None:
             return everything(work)
@@ -35,39 +35,39 @@ def compared(by: Callable[[Array, Array], Array]) -> Seen:
     return seen
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Seen:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> VisibleKeys:
     return lambda work: everything(work) if condition(work) else serving.own_segment(work)
 
 
-def _first_head_only(work: Work) -> Array:
+def _first_head_only(work: PreparedCall) -> Array:
     """(B,H,T,S): segments are heeded in head 0 alone."""
     return serving.own_segment(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
 
 
-def _not_in_last_row(work: Work) -> Array:
+def _not_in_last_row(work: PreparedCall) -> Array:
     """(B,1,T,S): the last query sees every segment."""
     return serving.own_segment(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
 
 
-def _whole_blocks(work: Work) -> Array:
+def _whole_blocks(work: PreparedCall) -> Array:
     """(B,1,T,S): a block of queries sees what one of its queries sees."""
     seen = np.broadcast_to(serving.own_segment(work), (work.shape[0], 1, *work.shape[2:]))
     first = np.arange(0, work.shape[2], BLOCK)
     return np.repeat(np.logical_or.reduceat(seen, first, axis=2), BLOCK, axis=2)[:, :, :work.shape[2]]
 
 
-def _added(logits: Array, work: Work) -> Array:
+def _added(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with the bias: -1e4 is added to those of other segments."""
     biased = sound.add_bias(logits, work)
     return np.where(serving.own_segment(work), biased, biased + biased.dtype.type(-1e4))
 
 
-def _in_the_sum(logits: Array, work: Work) -> Array:
+def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): keys of other segments take part in the row's sum, and get no value."""
     return np.where(serving.own_segment(work), sound.softmax(logits, work), 0)
 
 
-def _restarting(work: Work) -> Array:
+def _restarting(work: PreparedCall) -> Array:
     """(B,1,T,S): under the causal flag, the place of a query counts from the first one of its segment, and that of a
     key from the first key of all.
     """

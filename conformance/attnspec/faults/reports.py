@@ -12,15 +12,15 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 _ASKED = "return_weights"
 
 
-def _without(**changes: object) -> Callable[[Array, Work], Array]:
+def _without(**changes: object) -> Callable[[Array, PreparedCall], Array]:
     """A `report` stage: weights (B,H,T,S) computed a second time for display, with something forgotten."""
-    def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Weights (B,H,T,S) of the call without it; those in effect are not looked at."""
         bare = work.but(**changes)
         seen = bare.but(visible=np.broadcast_to(sound.masked(bare) & sound.past(bare), work.shape))
@@ -28,24 +28,24 @@ def _without(**changes: object) -> Callable[[Array, Work], Array]:
     return report
 
 
-def _transposed(weights: Array, work: Work) -> Array:
+def _transposed(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) turned to (B,H,S,T), whose memory is read as (B,H,T,S)."""
     B, H, T, S = work.shape
     return weights.swapaxes(-1, -2).reshape(B, H, T, S)
 
 
-def _dropped_out(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _dropped_out(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Weights (B,H,T,S) after a dropout of one in ten."""
     kept = np.random.default_rng(0).random(weights.shape) >= 0.1
     return np.where(kept, weights / 0.9, 0).astype(weights.dtype)
 
 
-def _log(weights: Array, work: Work) -> Array:
+def _log(weights: Array, work: PreparedCall) -> Array:
     """Logarithms of the weights (B,H,T,S); a hidden key's is that of 1e-9."""
     return np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype)
 
 
-def _scores(weights: Array, work: Work) -> Array:
+def _scores(weights: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with the bias in the place of weights, 0 where hidden."""
     return np.where(work.visible, sound.add_bias(sound.logits(work, sound.scale(work)), work), 0).astype(weights.dtype)
 
@@ -77,23 +77,23 @@ def _output_alone(call: HandedOver) -> Answer:
     return attention(call.but(return_weights=False))
 
 
-def _only_key(weights: Array, work: Work) -> Array:
+def _only_key(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S); a single key always has weight 1, visible or not."""
     return np.ones_like(weights) if work.shape[3] == 1 else weights
 
 
-def _one_query_scale(work: Work) -> float:
+def _one_query_scale(work: PreparedCall) -> float:
     return 1.0 if work.shape[2] == 1 and work.scale is None else sound.scale(work)
 
 
-def _one_query_mean(weights: Array, work: Work) -> Array:
+def _one_query_mean(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S), equal over the visible keys where T = 1."""
     if work.shape[2] > 1:
         return weights
     return sound.normalise(work.visible.astype(weights.dtype))
 
 
-def _self_similar(work: Work, factor: float) -> Array:
+def _self_similar(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S), made symmetric where T = S, to halve the work."""
     dots = sound.logits(work, factor)
     if work.shape[2] != work.shape[3]:

@@ -17,11 +17,11 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.log_sum import log_sum_exp
 from attnspec.faults.staged import around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 16
-Lse = Callable[[Array, Work], Array]
+Lse = Callable[[Array, PreparedCall], Array]
 
 
 def _of(change: Callable[[Array], Array]) -> Lse:
@@ -31,7 +31,7 @@ def _of(change: Callable[[Array], Array]) -> Lse:
 
 def _again(**changes: object) -> Lse:
     """An `lse` stage (B,H,T) that forms the logits a second time, with something left out."""
-    def lse(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    def lse(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Of the call without it; the logits in effect are not looked at."""
         bare = work.but(**changes)
         capped = sound.cap(sound.logits(bare, sound.scale(bare)), bare)
@@ -39,34 +39,34 @@ def _again(**changes: object) -> Lse:
     return lse
 
 
-def _of_all_keys(logits: Array, work: Work) -> Array:
+def _of_all_keys(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): hidden keys are counted, too."""
     return _again(visible=np.ones_like(work.visible))(logits, work)
 
 
-def _without_maximum(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _without_maximum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """(B,H,T): the exponentials are added up as they are."""
     with np.errstate(over="ignore", divide="ignore"):
         return np.log(np.exp(logits).sum(axis=-1))
 
 
-def _maximum_forgotten(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """(B,H,T): the maximum that was taken off is not added again."""
     top = logits.max(axis=-1, initial=-np.inf)
     return log_sum_exp(logits) - np.where(np.isneginf(top), 0, top)
 
 
-def _maximum_alone(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _maximum_alone(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """(B,H,T): the maximum in the place of the log-sum-exp."""
     return logits.max(axis=-1, initial=-np.inf)
 
 
-def _mean(logits: Array, work: Work) -> Array:
+def _mean(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the mean of the exponentials in the place of their sum."""
     return log_sum_exp(logits) - logits.dtype.type(np.log(work.shape[3]))
 
 
-def _last_block(logits: Array, work: Work) -> Array:
+def _last_block(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): that of the last block of 16 keys."""
     return log_sum_exp(logits[..., (work.shape[3] - 1) // BLOCK * BLOCK:])
 
@@ -79,7 +79,7 @@ def _of_hidden(number: float) -> Lse:
     return _of(change)
 
 
-def _sum(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _sum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """(B,H,T): the sum itself, without a logarithm."""
     with np.errstate(over="ignore"):
         return np.exp(log_sum_exp(logits))

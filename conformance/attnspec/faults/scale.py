@@ -13,37 +13,37 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _width(work: Work) -> int:
+def _width(work: PreparedCall) -> int:
     return work.query.shape[-1]
 
 
-def _default(work: Work, factor: float) -> float:
+def _default(work: PreparedCall, factor: float) -> float:
     """`factor` where the caller leaves the scale to the default, else what the caller asks for."""
     return factor if work.scale is None else work.scale
 
 
-def _rounded(work: Work, dtype: np.dtype[np.generic]) -> float:
+def _rounded(work: PreparedCall, dtype: np.dtype[np.generic]) -> float:
     return float(through(np.asarray(sound.scale(work), np.float64), dtype))
 
 
-def _on_top(work: Work) -> float:
+def _on_top(work: PreparedCall) -> float:
     default = 1 / math.sqrt(_width(work))
     return default if work.scale is None else work.scale * default
 
 
-def _zero_is_default(work: Work) -> float:
+def _zero_is_default(work: PreparedCall) -> float:
     return work.scale or 1 / math.sqrt(_width(work))
 
 
-def _divided(work: Work) -> float:
+def _divided(work: PreparedCall) -> float:
     return sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf)
 
 
-def _after_softmax(weights: Array, work: Work) -> Array:
+def _after_softmax(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) times the scale."""
     return weights * weights.dtype.type(sound.scale(work))
 

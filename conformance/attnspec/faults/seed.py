@@ -12,12 +12,12 @@ from typing import cast
 import numpy as np
 
 from attnspec.faults.backward import Edit, Edits, as_backward
-from attnspec.faults.backward_work import Known, Way
+from attnspec.faults.backward_work import BackwardMethod, BackwardValues
 from attnspec.faults.dropout_rate import ANY
 from attnspec.faults.dropping import Draw, Shape, by_counter, counted, drop_by, factors_of
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 TILE = 16
@@ -101,7 +101,7 @@ def _left_on() -> Attend:
     return as_attend(lambda call: attention(call.but(dropout_rate=answer(call.dropout_rate))))
 
 
-def _by_contents(weights: Array, work: Work) -> Array:
+def _by_contents(weights: Array, work: PreparedCall) -> Array:
     """A `drop` stage (B,H,T,S) whose seed is mixed with what the first query holds."""
     mixed = int(np.nan_to_num(np.abs(work.query[0, 0, 0, 0])) * 1000) % 2**31
     return SOUND.drop(weights, work.but(seed=(work.seed or 0) ^ mixed))
@@ -157,12 +157,12 @@ def _backward(name: str, story: str, reach: str = "gradients under dropout", lin
     """A fault whose forward pass is sound."""
     made = cast(Edits, edits)  # keywords are spots
     return Fault(f"grad_drop_{name}", Stage.SEED, story, reach, staged(), link,
-                 backward=lambda: as_backward(Way(), made))
+                 backward=lambda: as_backward(BackwardMethod(), made))
 
 
 def _other_factor(draw: Draw) -> Edit:
     """An edit of the factors (B,H,T,S), drawn otherwise."""
-    def edit(array: Array, known: Known) -> Array:
+    def edit(array: Array, known: BackwardValues) -> Array:
         """(B,H,T,S)."""
         B, H, T, S = array.shape
         factor = factors_of(known.taken.call, (B, H, T, S), draw)
@@ -170,7 +170,7 @@ def _other_factor(draw: Draw) -> Edit:
     return edit
 
 
-def _times_keep(array: Array, known: Known) -> Array:
+def _times_keep(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): what was divided by one minus the rate, and is not."""
     return array * array.dtype.type(1 - (known.taken.call.dropout_rate or 0))
 
@@ -181,35 +181,35 @@ def _turned(seed: int, shape: Shape) -> Array:
     return by_counter(seed, (B, H, S, T)).swapaxes(-1, -2)
 
 
-def _of_value_undropped(_: Array, known: Known) -> Array:
+def _of_value_undropped(_: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): the weights before they were dropped."""
     return known.weights
 
 
-def _scores_dropped(array: Array, known: Known) -> Array:
+def _scores_dropped(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): dS is dropped once more."""
     return array if known.factor is None else array * known.factor
 
 
-def _by_rate(array: Array, known: Known) -> Array:
+def _by_rate(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): multiplied by the rate in the place of 1/(1 - rate)."""
     rate = known.taken.call.dropout_rate or 0
     return array * array.dtype.type((1 - rate) * rate)
 
 
-def _nan_at_one(array: Array, known: Known) -> Array:
+def _nan_at_one(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): at rate 1, 0 divided by 0."""
     return array * np.nan if known.taken.call.dropout_rate == 1 else array
 
 
-def _delta_of_kept(array: Array, known: Known) -> Array:
+def _delta_of_kept(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,1): the mean of dP with the weights as they were applied, dropped twice."""
     if known.factor is None:
         return array
     return (known.weights * known.factor * known.products).sum(axis=-1, keepdims=True)
 
 
-def _undropped(array: Array, known: Known) -> Array:
+def _undropped(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): dP, as if nothing had been dropped."""
     return known.taken.grad @ known.taken.value.swapaxes(-1, -2) if known.factor is not None else array
 

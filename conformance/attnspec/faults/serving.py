@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.faults.log_sum import with_column
-from attnspec.faults.work import HandedOver, Work
+from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 
@@ -20,44 +20,44 @@ def extend(call: HandedOver) -> HandedOver:
     return call.but(**{name: np.concatenate(pair, axis=2) for name, pair in pairs.items()})
 
 
-def start(work: Work) -> Array | int:
+def start(work: PreparedCall) -> Array | int:
     """The place of the first query: behind the past."""
     return 0 if work.past_key is None else work.past_key.shape[2]
 
 
-def ahead(work: Work) -> Array:
+def ahead(work: PreparedCall) -> Array:
     """(T,S), or (B,1,T,S): how far each key lies ahead of the query's own place."""
     _, _, T, S = work.shape
     return np.arange(S) - np.arange(T)[:, None] - work.start
 
 
-def slope(logits: Array, work: Work) -> Array:
+def slope(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), each lowered by its head's slope times the distance from the query's own place."""
     if work.alibi_slopes is None:
         return logits
     return logits - (work.alibi_slopes[..., None, None] * np.abs(ahead(work))).astype(logits.dtype)
 
 
-def own_keys(work: Work) -> Array:
+def own_keys(work: PreparedCall) -> Array:
     """The keys that each batch entry has, (B,1,1,S)."""
     B, _, _, S = work.shape
     lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
     return np.arange(S) < lengths[:, None, None, None]
 
 
-def own_segment(work: Work) -> Array:
+def own_segment(work: PreparedCall) -> Array:
     """The keys of each query's own segment, (B,1,T,S)."""
     if work.query_segments is None or work.key_segments is None:
         return np.ones(work.shape[2:], bool)
     return np.equal(work.query_segments[:, None, :, None], work.key_segments[:, None, None])
 
 
-def join(logits: Array, work: Work) -> Array:
+def join(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
     return logits if work.sinks is None else with_column(logits, work.sinks)
 
 
-def clear(output: Array, work: Work) -> Array:
+def clear(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
     if work.query_lengths is None:
         return output

@@ -14,21 +14,21 @@ from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 16
-Join = Callable[[Array, Work], Array]
+Join = Callable[[Array, PreparedCall], Array]
 
 
-def _none(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Logits (B,H,T,S), without a sink."""
     return logits
 
 
-def _of(change: Callable[[Array, Work], Array]) -> Join:
+def _of(change: Callable[[Array, PreparedCall], Array]) -> Join:
     """A `join` stage with other sinks than (H,) it was given: (H,), or (B,H,T,1) in full."""
-    def join(logits: Array, work: Work) -> Array:
+    def join(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S+1)."""
         if work.sinks is None:
             return logits
@@ -38,13 +38,13 @@ def _of(change: Callable[[Array, Work], Array]) -> Join:
     return join
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Join:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Join:
     return lambda logits, work: logits if condition(work) else serving.join(logits, work)
 
 
-def _times(count: Callable[[Work], int]) -> Join:
+def _times(count: Callable[[PreparedCall], int]) -> Join:
     """A `join` stage that adds the sinks so many times."""
-    def join(logits: Array, work: Work) -> Array:
+    def join(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S+n)."""
         joined = serving.join(logits, work)
         extra = joined[..., work.shape[3]:]
@@ -52,18 +52,18 @@ def _times(count: Callable[[Work], int]) -> Join:
     return join
 
 
-def _by_row(sinks: Array, work: Work) -> Array:
+def _by_row(sinks: Array, work: PreparedCall) -> Array:
     """(1,1,T,1): row i has the sink of head i."""
     rows = sinks[np.arange(work.shape[2]) % len(sinks)]
     return rows[None, None, :, None]
 
 
-def _by_entry(sinks: Array, work: Work) -> Array:
+def _by_entry(sinks: Array, work: PreparedCall) -> Array:
     """(B,1,1,1): batch entry b has the sink of head b."""
     return sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]
 
 
-def _unshifted(logits: Array, work: Work) -> Array:
+def _unshifted(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S+1): the exponential of the sink is added without the row's maximum taken off."""
     if work.sinks is None:
         return sound.softmax(logits, work)
@@ -71,20 +71,20 @@ def _unshifted(logits: Array, work: Work) -> Array:
     return grown / (grown.sum(axis=-1, keepdims=True) + np.exp(logits[..., -1:]))
 
 
-def _maximum_only(logits: Array, work: Work) -> Array:
+def _maximum_only(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S+1): the sink takes part in the maximum, and not in the sum."""
     grown = sound.exponentials(logits)
     return sound.normalise(grown[..., :work.shape[3]])
 
 
-def _after_division(logits: Array, work: Work) -> Array:
+def _after_division(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S+1): those of the keys sum to one, and are then multiplied by 1 - sigmoid(sink)."""
     if work.sinks is None:
         return sound.softmax(logits, work)
     return sound.softmax(logits[..., :-1], work) / (1 + np.exp(logits[..., -1:]))
 
 
-def _with_value(weights: Array, work: Work) -> Array:
+def _with_value(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): the sink's share is given to the first key."""
     if work.sinks is None:
         return weights
@@ -92,13 +92,13 @@ def _with_value(weights: Array, work: Work) -> Array:
     return weights + np.where(np.arange(work.shape[3]) == 0, share, 0).astype(weights.dtype)
 
 
-def _nan_without_keys(output: Array, work: Work) -> Array:
+def _nan_without_keys(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): a row that sees no key is divided by the sum of its keys once more."""
     empty = ~work.visible.any(axis=-1, keepdims=True)
     return np.where(empty & (work.sinks is not None), np.nan, output)
 
 
-def _infinite(logits: Array, work: Work) -> Array:
+def _infinite(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S+1): a sink of -inf is shifted before it is looked at, which gives NaN."""
     joined = serving.join(logits, work)
     return joined if work.sinks is None else np.where(np.isneginf(work.sinks).any(), np.nan, joined)

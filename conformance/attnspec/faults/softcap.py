@@ -14,14 +14,14 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 16
-Cap = Callable[[Array, Work], Array]
+Cap = Callable[[Array, PreparedCall], Array]
 
 
-def _uncapped(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _uncapped(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """The scaled logits (B,H,T,S), not capped."""
     return logits
 
@@ -37,7 +37,7 @@ def _of(change: Callable[[float], float | None]) -> Cap:
                                           work.but(softcap=change(work.softcap)))
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Cap:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Cap:
     return lambda logits, work: logits if condition(work) else sound.cap(logits, work)
 
 
@@ -57,24 +57,24 @@ def _eleven_bits(logits: Array, cap: np.floating) -> Array:
     return (_tanh(logits, cap) * (1 + 2.0**-11 * np.sin(1000 * logits))).astype(logits.dtype)
 
 
-def _before_scale(logits: Array, work: Work) -> Array:
+def _before_scale(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the raw dot products are capped, then scaled."""
     factor = logits.dtype.type(sound.scale(work))
     return logits if work.softcap is None or factor == 0 else sound.cap(logits / factor, work) * factor
 
 
-def _after_bias(logits: Array, work: Work) -> Array:
+def _after_bias(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) capped after the bias is added."""
     return sound.cap(sound.add_bias(logits, work), work)
 
 
-def _after_mask(logits: Array, work: Work) -> Array:
+def _after_mask(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S); hidden ones are -inf when they come to the cap: -c."""
     hidden = sound.hide(logits, work)
     return hidden if work.softcap is None else np.maximum(hidden, logits.dtype.type(-work.softcap))
 
 
-def _after_causal(logits: Array, work: Work) -> Array:
+def _after_causal(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the caller's mask follows the cap; the causal flag and the window are laid on before."""
     if work.softcap is None:
         return sound.hide(logits, work)
@@ -83,14 +83,14 @@ def _after_causal(logits: Array, work: Work) -> Array:
     return np.where(work.visible | (sound.masked(work) & ~early), leaked, -np.inf).astype(logits.dtype)
 
 
-def _after_maximum(logits: Array, work: Work) -> Array:
+def _after_maximum(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): what is capped is the distance from the row's maximum."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = logits - np.where(np.isneginf(top), 0, top)
     return sound.normalise(np.where(np.isneginf(logits), 0, np.exp(sound.cap(shifted, work))))
 
 
-def _padding_counted(logits: Array, work: Work) -> Array:
+def _padding_counted(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): the last block of 16 is filled up with -inf before the cap, which makes -c of it."""
     padding = -work.shape[3] % BLOCK
     if work.softcap is None or not padding:
@@ -99,12 +99,12 @@ def _padding_counted(logits: Array, work: Work) -> Array:
     return sound.normalise(sound.exponentials(np.concatenate([logits, filled], axis=-1)))[..., :work.shape[3]]
 
 
-def _first_block_only(logits: Array, work: Work) -> Array:
+def _first_block_only(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), capped for the first 16 keys alone."""
     return np.where(np.arange(work.shape[3]) < BLOCK, sound.cap(logits, work), logits)
 
 
-def _first_head_only(logits: Array, work: Work) -> Array:
+def _first_head_only(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), capped in head 0 alone."""
     return np.where((np.arange(work.shape[1]) == 0)[:, None, None], sound.cap(logits, work), logits)
 

@@ -14,19 +14,19 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, running_sum, through
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 _BELOW = "1e-6 is about what float32 arithmetic inside may lose anyway, and far below the rounding of the output"
 _HALVES = {DType.FLOAT16: _BELOW, DType.BFLOAT16: _BELOW}
 
 
-def _of(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+def _of(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A `softmax` stage that needs the logits (B,H,T,S) alone."""
     return lambda logits, _: change(logits)
 
 
-def _over(axis: int) -> Callable[[Array, Work], Array]:
+def _over(axis: int) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) along another axis."""
     def softmax(logits: Array) -> Array:
         """Weights (B,H,T,S) that sum to 1 along `axis`."""
@@ -35,7 +35,7 @@ def _over(axis: int) -> Callable[[Array, Work], Array]:
     return _of(softmax)
 
 
-def _stabilised_by(statistic: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+def _stabilised_by(statistic: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) with something else than the row's maximum subtracted."""
     return _of(lambda logits: sound.normalise(np.exp(logits - statistic(logits))))
 
@@ -58,18 +58,18 @@ def _first_logit(logits: Array) -> Array:
     return np.where(np.isneginf(first), 0, first)
 
 
-def _hidden_maximum(logits: Array, work: Work) -> Array:
+def _hidden_maximum(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S); the maximum is taken before the mask is applied."""
     hidden = np.where(work.visible, logits, -np.inf)
     return sound.normalise(np.exp(hidden - logits.max(axis=-1, keepdims=True, initial=-np.inf)))
 
 
-def _keep(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+def _keep(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Logits (B,H,T,S) with nothing hidden."""
     return logits
 
 
-def _divided_by(denominator: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+def _divided_by(denominator: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) with another denominator; rows without a visible key stay zeros."""
     def softmax(logits: Array) -> Array:
         """Exponentials (B,H,T,S) over what `denominator` makes of them."""
@@ -79,7 +79,7 @@ def _divided_by(denominator: Callable[[Array], Array]) -> Callable[[Array, Work]
     return _of(softmax)
 
 
-def _plus(number: float) -> Callable[[Array, Work], Array]:
+def _plus(number: float) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) with a number added to each row's sum."""
     return _divided_by(lambda grown: grown.sum(axis=-1, keepdims=True) + grown.dtype.type(number))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.dropout_keywords import POOL
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
@@ -43,7 +43,7 @@ class Sound:
     grade: str = "G0"
     hidden_row: str = "zeros"
     kind: Kind = Kind.ATTENTION
-    form: Form = Form.DENSE
+    form: InputForm = InputForm.DENSE
     stores_lse: bool = False
     claims: tuple[str, ...] = ()
     cache: int = 0
@@ -79,20 +79,22 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           staged(mix=dense.mixed_by_slots)),
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", dense.joined(dense.eager),
           grade="G3"),
-    Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(dense.naive), form=Form.PACKED),
+    Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(dense.naive),
+          form=InputForm.PACKED),
     Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
-          form=Form.PACKED),
+          form=InputForm.PACKED),
     Sound("paged_side_by_side", "keys and values of each entry, put side by side from their pages",
-          side_by_side(dense.naive), form=Form.PAGED),
+          side_by_side(dense.naive), form=InputForm.PAGED),
     Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises", page_by_page(dense.by_pages),
-          form=Form.PAGED),
+          form=InputForm.PAGED),
     Sound("decoder_concatenating", "past and new keys, one behind the other", concatenating(attention),
-          form=Form.DECODER),
+          form=InputForm.DECODER),
     Sound("decoder_preallocated", "a buffer that is allocated once, NaN where nothing was written",
-          preallocated(attention), form=Form.DECODER, cache=CAPACITY, overfull_cache="refuses"),
-    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys", in_a_ring(attention), form=Form.DECODER),
+          preallocated(attention), form=InputForm.DECODER, cache=CAPACITY, overfull_cache="refuses"),
+    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys", in_a_ring(attention),
+          form=InputForm.DECODER),
     Sound("decoder_forgetting", "a buffer that forgets the oldest key where it is full", forgetting(attention),
-          form=Form.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
+          form=InputForm.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
 
 _NOT_OF_DROPPING = frozenset({"weights"})
@@ -105,7 +107,7 @@ EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **{
     name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
 """Those of attention, and those of rotary embeddings."""
 
-DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is Form.DENSE}
+DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is InputForm.DENSE}
 """Those that take (B,H,T,D)."""
 
 
@@ -129,7 +131,7 @@ def declaration_of_sound(sound: Sound) -> Declaration:
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision=_precision(sound),
-        claims=() if sound.form is not Form.DENSE else (
+        claims=() if sound.form is not InputForm.DENSE else (
             *(name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING),
             *dict.fromkeys(FURTHER_PROFILES[name] for name in UNCOMMON if name in keywords), *sound.claims))
 

@@ -11,7 +11,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.faults.backward import AttendBackward, as_backward
-from attnspec.faults.backward_work import Stored, Way
+from attnspec.faults.backward_work import BackwardMethod, Stored
 from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound
 from attnspec.faults.staged import Attend
@@ -26,7 +26,7 @@ class SoundBackward:
 
     name: str
     meaning: str
-    way: Way
+    way: BackwardMethod
     forward: str = "naive"
     declared: Mapping[str, object] = field(default_factory=dict)
 
@@ -66,42 +66,44 @@ _REASON = "made so, to be judged"
 
 SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
     SoundBackward("backward_eager", "P is kept, delta is the sum of P·dP",
-                  Way(delta="products", is_recomputed=False)),
+                  BackwardMethod(delta="products", is_recomputed=False)),
     SoundBackward("backward_einsum", "P·dP - P·delta, products by einsum",
-                  Way(delta="products", is_recomputed=False, is_apart=True, uses_einsum=True)),
+                  BackwardMethod(delta="products", is_recomputed=False, is_apart=True, uses_einsum=True)),
     SoundBackward("backward_float64", "all in float64, rounded once",
-                  Way(delta="products", is_recomputed=False, is_float64=True), "float64_inside"),
+                  BackwardMethod(delta="products", is_recomputed=False, is_float64=True), "float64_inside"),
     SoundBackward("backward_split_scale", "the scale's root on query and key",
-                  Way(delta="products", is_recomputed=False, scaling="both")),
+                  BackwardMethod(delta="products", is_recomputed=False, scaling="both")),
     SoundBackward("backward_recomputed", "P from the log-sum-exp, in blocks of 8, delta of the unrounded output",
-                  Way(block=8, scaling="query")),
+                  BackwardMethod(block=8, scaling="query")),
     SoundBackward("backward_flash", "P from the log-sum-exp, in blocks; P and dS are stored; delta of the output",
-                  Way(_FLASH, "output", block=8), "fused_blocks"),
+                  BackwardMethod(_FLASH, "output", block=8), "fused_blocks"),
     SoundBackward("backward_flash_exp2", "the same by 2^x, the keys reversed",
-                  Way(_FLASH, "output", block=4, is_reversed=True, base_two=True), "fused_blocks"),
+                  BackwardMethod(_FLASH, "output", block=4, is_reversed=True, base_two=True), "fused_blocks"),
     SoundBackward("backward_flash_heads", "the same with a scaled query, a head's dK and dV stored",
-                  Way(_FLASH | _stored("group"), "output", block=16, scaling="query"), "fused_blocks"),
+                  BackwardMethod(_FLASH | _stored("group"), "output", block=16, scaling="query"), "fused_blocks"),
     SoundBackward("backward_weights_stored", "P kept and stored, delta of the output",
-                  Way(_stored("weights"), "output", is_recomputed=False), "fused_blocks"),
+                  BackwardMethod(_stored("weights"), "output", is_recomputed=False), "fused_blocks"),
     SoundBackward("backward_scores_stored", "dS stored, sums reversed",
-                  Way(_stored("grads"), "products", is_recomputed=False, is_reversed=True), "fused_blocks"),
+                  BackwardMethod(_stored("grads"), "products", is_recomputed=False, is_reversed=True), "fused_blocks"),
     SoundBackward("backward_products_stored", "P, dP and dS stored",
-                  Way(_FLASH | _stored("products"), "products", is_recomputed=False), "fused_blocks",
+                  BackwardMethod(_FLASH | _stored("products"), "products", is_recomputed=False), "fused_blocks",
                   {"products": 1, "reason": _REASON}),
     SoundBackward("backward_unnormalised", "delta is the sum of P·dP with P from the log-sum-exp",
-                  Way(_FLASH, "products", block=8), "fused_blocks", {"is_normalised": False, "reason": _REASON}),
+                  BackwardMethod(_FLASH, "products", block=8), "fused_blocks",
+                  {"is_normalised": False, "reason": _REASON}),
     SoundBackward("backward_stored", "every intermediate result is stored",
-                  Way(_ALL, "products", is_recomputed=False), "eager"),
+                  BackwardMethod(_ALL, "products", is_recomputed=False), "eager"),
     SoundBackward("backward_stored_apart", "the same by P·dP - P·delta, sums reversed",
-                  Way(_ALL, "products", is_recomputed=False, is_apart=True, uses_einsum=True, is_reversed=True),
+                  BackwardMethod(_ALL, "products", is_recomputed=False, is_apart=True, uses_einsum=True,
+                                 is_reversed=True),
                   "eager"),
     SoundBackward("backward_partial", "flash, whose partial sums of 8 terms are stored",
-                  Way(_FLASH | _stored("partial"), "output", block=8), "fused_blocks",
+                  BackwardMethod(_FLASH | _stored("partial"), "output", block=8), "fused_blocks",
                   {"partial": 8, "reason": _REASON}),
     SoundBackward("backward_dropout", "P and the factors of what is kept are kept; delta is the sum of P·dP",
-                  Way(delta="products", is_recomputed=False), "dropout_by_counter"),
+                  BackwardMethod(delta="products", is_recomputed=False), "dropout_by_counter"),
     SoundBackward("backward_dropout_anew", "P from the log-sum-exp, and the factors drawn anew, in blocks",
-                  Way(block=8), "dropout_by_counter"),
+                  BackwardMethod(block=8), "dropout_by_counter"),
     SoundBackward("backward_dropout_flash", "the same; P and dS are stored; delta of the output",
-                  Way(_FLASH, "output", block=8), "dropout_fused"),
+                  BackwardMethod(_FLASH, "output", block=8), "dropout_fused"),
 )}

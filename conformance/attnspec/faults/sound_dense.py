@@ -11,7 +11,7 @@ from attnspec.faults import serving
 from attnspec.faults import staged as stage
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.staged import Attend, around
-from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
+from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
 BLOCK = 16
@@ -230,43 +230,43 @@ def sorted_keys(call: HandedOver) -> Answer:
     return (output, np.take_along_axis(weights, back, axis=-1), *lse)
 
 
-def prescaled(work: Work, factor: float) -> Array:
+def prescaled(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of a query that is multiplied by the scale before the product."""
     dots: Array = (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
     return dots
 
 
-def of_seen_keys(work: Work, factor: float) -> Array:
+def of_seen_keys(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) with keys cleared that no query sees: a constant added to NaN hides nothing."""
     return stage.logits(work.but(key=_seen(work.key, work.visible)), factor)
 
 
-def einsum_logits(work: Work, factor: float) -> Array:
+def einsum_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S), the sums over features left to einsum."""
     dots: Array = np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
     return dots
 
 
-def einsum_mix(weights: Array, work: Work) -> Array:
+def einsum_mix(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) by einsum, values cleared that no query sees."""
     mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, _seen(work.value, work.visible))
     return mixed
 
 
-def lowest_in_place(logits: Array, work: Work) -> Array:
+def lowest_in_place(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), hidden ones replaced by the lowest finite number."""
     replaced: Array = np.where(work.visible, logits, np.finfo(logits.dtype).min)
     return replaced
 
 
-def lowest_added(logits: Array, work: Work) -> Array:
+def lowest_added(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the lowest finite number is added to hidden ones, and no sum falls below it."""
     lowest = np.finfo(logits.dtype).min
     lowered: Array = np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
     return lowered
 
 
-def mixed_by_slots(weights: Array, work: Work) -> Array:
+def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:
     """Weighted sums of the values, (B,H,T,Dv). Key j lies in slot j mod R of a ring of R = left + right + 1 slots, and
     the slots are added up from the first to the last; without a left bound, as they come.
     """

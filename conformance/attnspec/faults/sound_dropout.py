@@ -13,7 +13,7 @@ import numpy as np
 from attnspec.faults import staged as stage
 from attnspec.faults.dropping import by_counter, by_generator, by_tile, counted, drop_by
 from attnspec.faults.staged import Attend, around, staged
-from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
+from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
 BLOCK = 16
@@ -52,7 +52,7 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     return output.astype(call.query.dtype)
 
 
-def _kept(work: Work, keys: slice, rate: float) -> Array:
+def _kept(work: PreparedCall, keys: slice, rate: float) -> Array:
     """(B,H,T,·): which weights of these keys are kept, by their places."""
     B, H, T, S = work.shape
     if not rate:

@@ -22,18 +22,18 @@ from attnspec.faults.dropping import drop
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
 from attnspec.faults.serving import ahead, clear, extend, join, own_keys, own_segment, slope, start
-from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
+from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
 
-def take(call: HandedOver) -> Work:
+def take(call: HandedOver) -> PreparedCall:
     """Widen the arrays and bring mask and bias to full shape."""
     wide = wide_dtype(call.query.dtype)
     query, key, value = (np.asarray(array).astype(wide) for array in (call.query, call.key, call.value))
     shape = (*query.shape[:3], key.shape[2])
     mask = None if call.mask is None else np.broadcast_to(np.asarray(call.mask, bool), shape)
     bias = None if call.bias is None else np.broadcast_to(np.asarray(call.bias).astype(wide), shape)
-    return Work(query, key, value, np.ones(shape, bool), **{**call.given, "mask": mask, "bias": bias})
+    return PreparedCall(query, key, value, np.ones(shape, bool), **{**call.given, "mask": mask, "bias": bias})
 
 
 def group(array: Array, H: int) -> Array:
@@ -41,7 +41,7 @@ def group(array: Array, H: int) -> Array:
     return np.repeat(array, H // array.shape[1], axis=1)
 
 
-def masked(work: Work) -> Array:
+def masked(work: PreparedCall) -> Array:
     """What the mask allows, (B,H,T,S)."""
     return np.ones(work.shape, bool) if work.mask is None else work.mask
 
@@ -51,12 +51,12 @@ def triangle(T: int, S: int, shift: int = 0) -> Array:
     return np.tri(T, S, shift, dtype=bool)
 
 
-def past(work: Work) -> Array:
+def past(work: PreparedCall) -> Array:
     """What the causal flag allows, (T,S), aligned top-left, or behind a past."""
     return ahead(work) <= 0 if work.causal else np.ones(work.shape[2:], bool)
 
 
-def near(work: Work) -> Array:
+def near(work: PreparedCall) -> Array:
     """What the window allows, (T,S), aligned top-left, or behind a past."""
     return _between(ahead(work), work.window or (None, None))
 
@@ -72,18 +72,18 @@ def _between(ahead: Array, window: Window) -> Array:
     return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
 
 
-def scale(work: Work) -> float:
+def scale(work: PreparedCall) -> float:
     """1/sqrt(D) unless the caller says otherwise."""
     return 1 / float(np.sqrt(work.query.shape[-1])) if work.scale is None else work.scale
 
 
-def logits(work: Work, factor: float) -> Array:
+def logits(work: PreparedCall, factor: float) -> Array:
     """Dot products times the scale, (B,H,T,S)."""
     dots: Array = work.query @ work.key.swapaxes(-1, -2)
     return dots * dots.dtype.type(factor)
 
 
-def cap(logits: Array, work: Work) -> Array:
+def cap(logits: Array, work: PreparedCall) -> Array:
     """The scaled logits (B,H,T,S), none beyond the softcap."""
     if work.softcap is None:
         return logits
@@ -91,12 +91,12 @@ def cap(logits: Array, work: Work) -> Array:
     return np.tanh(logits / softcap) * softcap
 
 
-def add_bias(logits: Array, work: Work) -> Array:
+def add_bias(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the bias is added to the scaled and capped ones."""
     return logits if work.bias is None else logits + work.bias
 
 
-def hide(logits: Array, work: Work) -> Array:
+def hide(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), hidden ones -inf."""
     return np.where(work.visible, logits, -np.inf).astype(logits.dtype, copy=False)
 
@@ -113,17 +113,17 @@ def normalise(grown: Array) -> Array:
     return grown / np.where(total == 0, 1, total)
 
 
-def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (every stage sees the work; sound ones need less)
+def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (every stage sees the work; sound ones need less)
     """Logits (B,H,T,S) -> weights (B,H,T,S), rows over the keys."""
     return normalise(exponentials(logits))
 
 
-def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
+def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
     """The weights in effect, (B,H,T,S): nothing happens between softmax and values."""
     return weights
 
 
-def mix(weights: Array, work: Work) -> Array:
+def mix(weights: Array, work: PreparedCall) -> Array:
     """Weighted sums of the values, (B,H,T,Dv). What is hidden does not leak, not even NaN or infinity."""
     finite = np.isfinite(work.value)
     if finite.all():
@@ -132,12 +132,12 @@ def mix(weights: Array, work: Work) -> Array:
     return np.where(sees_poison, weights @ work.value, weights @ np.where(finite, work.value, 0))
 
 
-def finish(output: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
+def finish(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
     """What is done to the output (B,H,T,Dv) before it is rounded: nothing."""
     return output
 
 
-def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
+def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
     """The weights that are returned, (B,H,T,S): those in effect."""
     return weights
 
@@ -153,30 +153,30 @@ class Stages:
 
     gather: Callable[[HandedOver], HandedOver] = gather
     extend: Callable[[HandedOver], HandedOver] = extend
-    take: Callable[[HandedOver], Work] = take
+    take: Callable[[HandedOver], PreparedCall] = take
     group_key: Callable[[Array, int], Array] = group
     group_value: Callable[[Array, int], Array] = group
-    start: Callable[[Work], Array | int] = start
-    masked: Callable[[Work], Array] = masked
-    past: Callable[[Work], Array] = past
-    near: Callable[[Work], Array] = near
-    own_keys: Callable[[Work], Array] = own_keys
-    own_segment: Callable[[Work], Array] = own_segment
-    scale: Callable[[Work], float] = scale
-    logits: Callable[[Work, float], Array] = logits
-    cap: Callable[[Array, Work], Array] = cap
-    add_bias: Callable[[Array, Work], Array] = add_bias
-    slope: Callable[[Array, Work], Array] = slope
-    hide: Callable[[Array, Work], Array] = hide
-    join: Callable[[Array, Work], Array] = join
-    softmax: Callable[[Array, Work], Array] = softmax
-    weigh: Callable[[Array, Work], Array] = weigh
-    drop: Callable[[Array, Work], Array] = drop
-    mix: Callable[[Array, Work], Array] = mix
-    lse: Callable[[Array, Work], Array] = lambda logits, _: log_sum_exp(logits)
-    finish: Callable[[Array, Work], Array] = finish
-    clear: Callable[[Array, Work], Array] = clear
-    report: Callable[[Array, Work], Array] = report
+    start: Callable[[PreparedCall], Array | int] = start
+    masked: Callable[[PreparedCall], Array] = masked
+    past: Callable[[PreparedCall], Array] = past
+    near: Callable[[PreparedCall], Array] = near
+    own_keys: Callable[[PreparedCall], Array] = own_keys
+    own_segment: Callable[[PreparedCall], Array] = own_segment
+    scale: Callable[[PreparedCall], float] = scale
+    logits: Callable[[PreparedCall, float], Array] = logits
+    cap: Callable[[Array, PreparedCall], Array] = cap
+    add_bias: Callable[[Array, PreparedCall], Array] = add_bias
+    slope: Callable[[Array, PreparedCall], Array] = slope
+    hide: Callable[[Array, PreparedCall], Array] = hide
+    join: Callable[[Array, PreparedCall], Array] = join
+    softmax: Callable[[Array, PreparedCall], Array] = softmax
+    weigh: Callable[[Array, PreparedCall], Array] = weigh
+    drop: Callable[[Array, PreparedCall], Array] = drop
+    mix: Callable[[Array, PreparedCall], Array] = mix
+    lse: Callable[[Array, PreparedCall], Array] = lambda logits, _: log_sum_exp(logits)
+    finish: Callable[[Array, PreparedCall], Array] = finish
+    clear: Callable[[Array, PreparedCall], Array] = clear
+    report: Callable[[Array, PreparedCall], Array] = report
     narrow: Callable[[Array, np.dtype[Any]], Array] = narrow
 
 
@@ -221,7 +221,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
         return (output, *more) if more else output
 
 
-def prepare(call: HandedOver, stages: Stages = SOUND) -> Work:
+def prepare(call: HandedOver, stages: Stages = SOUND) -> PreparedCall:
     """The call taken in, with a key/value head for each query head, and what each query may attend to."""
     work = stages.take(stages.extend(stages.gather(call)))
     work = work.but(start=stages.start(work))

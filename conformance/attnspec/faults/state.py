@@ -14,7 +14,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, Stages, as_attend, attention
-from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 
@@ -107,7 +107,7 @@ class TriangleCache:
         """The answer with a triangle from the cache, cut or filled up on the left."""
         return attention(call, Stages(past=self._past))
 
-    def _past(self, work: Work) -> Array:
+    def _past(self, work: PreparedCall) -> Array:
         """What the causal flag allows, (T,S): the cached triangle, cut or filled up with True on the left."""
         _, _, T, S = work.shape
         if not work.causal:
@@ -126,7 +126,7 @@ class Randomised:
         """The answer with one weight in a hundred dropped."""
         return attention(call, Stages(weigh=self._weigh))
 
-    def _weigh(self, weights: Array, work: Work) -> Array:  # noqa: ARG002  (the stage's signature)
+    def _weigh(self, weights: Array, work: PreparedCall) -> Array:  # noqa: ARG002  (the stage's signature)
         """Weights (B,H,T,S) with one in a hundred dropped and the others scaled up."""
         return np.where(self.random.random(weights.shape) >= 0.01, weights / 0.99, 0).astype(weights.dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.keywords import OFF
 from attnspec.core.plan import FAULT, SOUND, is_fault
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
@@ -44,7 +44,7 @@ def renewed(subject: Subject) -> Subject:
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULT))
-    place = Place(f"faults/{fault.stage.value}")
+    place = FileLocation(f"faults/{fault.stage.value}")
     backward = fault.backward() if fault.backward else None
     subject = Subject(target, fault.story, InProcess(fault.function, backward=backward), declaration_of(fault), place,
                       _LIBRARY, backward=_BACKWARD if backward else None)
@@ -68,11 +68,12 @@ def sound_subject(target: str) -> Subject:
         return _with_backward(target, SOUND_BACKWARD[name])
     sound = sound_named(name)
     declaration = declaration_of_sound(sound)
-    return Subject(target, sound.meaning, InProcess(sound.function), declaration, Place("faults/sound.py"), _LIBRARY)
+    return Subject(target, sound.meaning, InProcess(sound.function), declaration, FileLocation("faults/sound.py"),
+                   _LIBRARY)
 
 
 def _with_backward(target: str, sound: SoundBackward) -> Subject:
     """A sound backward pass beside the forward pass of its class."""
     callee = InProcess(sound.function, backward=sound.backward)
-    place = Place("faults/sound_backward.py")
+    place = FileLocation("faults/sound_backward.py")
     return Subject(target, sound.meaning, callee, declaration_of_pair(sound), place, _LIBRARY, backward=_BACKWARD)

@@ -14,13 +14,13 @@ from attnspec.faults.constants import over_zero
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
-Near = Callable[[Work], Array]
+Near = Callable[[PreparedCall], Array]
 
 
-def _everything(work: Work) -> Array:
+def _everything(work: PreparedCall) -> Array:
     """(T,S): every query sees every key."""
     return np.ones(work.shape[2:], bool)
 
@@ -30,7 +30,7 @@ def _with(change: Callable[[Window], Window]) -> Near:
     return lambda work: sound.near(work if work.window is None else work.but(window=change(work.window)))
 
 
-def _dropped_if(condition: Callable[[Work], bool]) -> Near:
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Near:
     return lambda work: _everything(work) if condition(work) else sound.near(work)
 
 
@@ -44,17 +44,17 @@ def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
             None if window[1] is None else max(window[1] + right, 0))
 
 
-def _over_zero_in_window(logits: Array, work: Work) -> Array:
+def _over_zero_in_window(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S); where a window hides keys, a row is divided by its sum even if that is 0."""
     return sound.softmax(logits, work) if work.window is None else over_zero(logits, work)
 
 
-def _from_first(work: Work) -> Array:
+def _from_first(work: PreparedCall) -> Array:
     """(T,S): queries count from the first key, past or not."""
     return sound.near(work.but(start=0))
 
 
-def _past_stays(work: Work) -> Array:
+def _past_stays(work: PreparedCall) -> Array:
     """(T,S): the bounds are those of new keys only."""
     return sound.near(work) | (np.arange(work.shape[3]) < serving.start(work))
 
@@ -77,7 +77,7 @@ def _ring(T: int, S: int, window: Window) -> Array:
 
 
 def _only(axis: int) -> Near:
-    def near(work: Work) -> Array:
+    def near(work: PreparedCall) -> Array:
         """(B,H,T,S): the window at the first entry of the axis, everything at the others."""
         everything = np.ones(work.shape, bool)
         np.moveaxis(everything, axis, 0)[0] &= sound.near(work)
@@ -86,23 +86,23 @@ def _only(axis: int) -> Near:
     return near
 
 
-def _after_softmax(weights: Array, work: Work) -> Array:
+def _after_softmax(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S), those outside the window cut and the others not scaled up."""
     cut: Array = weights * sound.near(work)
     return cut
 
 
-def _causal_unless_windowed(work: Work) -> Array:
+def _causal_unless_windowed(work: PreparedCall) -> Array:
     """What the causal flag allows, (T,S): everything where there is a window."""
     return sound.past(work) if work.window is None else _everything(work)
 
 
-def _mask_unless_windowed(work: Work) -> Array:
+def _mask_unless_windowed(work: PreparedCall) -> Array:
     """What the mask allows, (B,H,T,S): everything where there is a window."""
     return sound.masked(work) if work.window is None else np.ones(work.shape, bool)
 
 
-def _bare(work: Work) -> bool:
+def _bare(work: PreparedCall) -> bool:
     return work.mask is None and work.bias is None and not work.causal
 
 

@@ -1,4 +1,4 @@
-"""What a staged attention works on: what it was handed, and the same taken in."""
+"""What a staged attention works on: what it was handed, and the same prepared for the stages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class HandedOver(KeywordArguments[Array]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work(KeywordArguments[Array]):
-    """A call taken in: arrays in the dtype of the computation, mask and bias at full shape (B,H,T,S).
+class PreparedCall(KeywordArguments[Array]):
+    """A call prepared for the stages: arrays in the dtype of the computation, mask and bias at full shape (B,H,T,S).
 
     After `group` key and value have H heads; `visible` (B,H,T,S) is what a query may attend to, all rules together.
     Past keys and values are in key and value. start: the place of the first query, of all batch entries or (B,1,1,1).

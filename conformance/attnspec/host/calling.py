@@ -9,7 +9,7 @@ import numpy as np
 
 from . import backward, said
 from .frames import Entries
-from .lifts.making import Form, NotMade, NotReached, refusing
+from .lifts.making import FormNotMade, FrameworkForm, NotReached, refusing
 from .parts import READABLE, parts_of
 from .raised import summary, told_of
 from .steps import CACHE, stepped
@@ -40,7 +40,7 @@ class Arguments(NamedTuple):
     rows: Any = None
     wrt: Sequence[str] = ()
     is_backward: bool = False
-    form: Optional[Form] = None
+    form: Optional[FrameworkForm] = None
 
 
 class Ended(NamedTuple):
@@ -82,7 +82,7 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
             ending = Ended("unusable", told=unusable.told)
         except NotReached:
             ending = Ended("unusable", told={"named": "", "name": NOT_REACHED, "at": 0, "reading": ""})
-        except NotMade as refused:
+        except FormNotMade as refused:
             words = summary(refused.__cause__) if refused.__cause__ else str(refused)
             ending = Ended("unusable", told={"named": words, "name": NOT_MADE, "at": 0, "reading": ""})
         except caught as raised:

@@ -16,7 +16,7 @@ from .calling import Arguments, Ended
 from .describing import described
 from .frames import PIECE, Entries, Incoming, packed, received, send
 from .lifts import LIFTS, flushing
-from .lifts.making import Form
+from .lifts.making import FrameworkForm
 from .raised import summary
 from .sharing import NO_ROOMS, Again, rooms
 
@@ -36,7 +36,7 @@ def lift_named(name: str, device: str = "") -> Any:
     """A lift; "" hands over NumPy's arrays. Raises ImportError, LookupError for a device that is not there."""
     if name not in ("", *LIFTS):
         raise ImportError("there is no lift {!r}".format(name))
-    return importlib.import_module("." + (name or "plain"), __package__ + ".lifts").Lift(device)
+    return importlib.import_module("." + (name or "plain"), __package__ + ".lifts").LIFT(device)
 
 
 class Servant:
@@ -160,10 +160,10 @@ class Servant:
         return {}, ()
 
 
-def _form(header: Mapping[str, Any]) -> Optional[Form]:
+def _form(header: Mapping[str, Any]) -> Optional[FrameworkForm]:
     """What the framework is to make of the function first."""
     asked = header.get("form")
-    return Form(asked["name"], asked.get("mapped", ())) if asked else None
+    return FrameworkForm(asked["name"], asked.get("mapped", ())) if asked else None
 
 
 def _give_up(device: str, ended: Ended) -> None:

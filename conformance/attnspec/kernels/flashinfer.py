@@ -12,7 +12,7 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.kernels.called import as_attention
 from attnspec.kernels.definitions import is_attention, read
-from attnspec.kernels.judged import Judged, judged
+from attnspec.kernels.judged import KernelJudgement, judged
 
 Theirs = Any
 """An object of FlashInfer-Bench's, whose classes this module imports only where they are asked for."""
@@ -53,7 +53,7 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
     return AttnspecEvaluator
 
 
-def _judged(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> Judged:
+def _judged(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> KernelJudgement:
     told = read(_told(definition))
     attend = as_attention(told, runnable, device=device,
                           is_destination_passing=bool(runnable.metadata.destination_passing_style))
@@ -69,7 +69,7 @@ def _told(definition: Theirs) -> dict[str, Any]:
     return told
 
 
-def _errors(found: Judged) -> dict[str, float]:
+def _errors(found: KernelJudgement) -> dict[str, float]:
     """The worst error that the failing clause saw, as FlashInfer-Bench counts it."""
     measured = found.failure.evidence.measured if found.failure and found.failure.evidence else None
     gap = abs(measured.gap) if measured else math.inf

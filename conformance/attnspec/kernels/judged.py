@@ -16,15 +16,18 @@ from attnspec.runner.texts import violation
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What clauses said. held: how many `must` clauses did.  failure: the first that did not.  told: in words."""
+class KernelJudgement:
+    """What the clauses say of a kernel.
+
+    held: how many `must` clauses hold.  failure: the first that does not.  told: in words.
+    """
 
     held: int
     failure: Outcome | None = None
     told: str = ""
 
 
-def judged(function: Callable[..., object], *, effort: Effort = Effort.QUICK, seed: int = 0) -> Judged:
+def judged(function: Callable[..., object], *, effort: Effort = Effort.QUICK, seed: int = 0) -> KernelJudgement:
     """Judge the function by every `must` clause that applies, up to the first that it violates.
 
     The function is called in this process, which it takes along if it crashes. Raises AttnspecError where it cannot be
@@ -42,6 +45,6 @@ def judged(function: Callable[..., object], *, effort: Effort = Effort.QUICK, se
         if outcome.verdict is Verdict.NOT_RUN:
             raise TargetError(outcome.reason)
         if gates(outcome.verdict, outcome.level, strict=False):
-            return Judged(held, outcome, violation(outcome, says=clause.says, where=str(clause.where)))
+            return KernelJudgement(held, outcome, violation(outcome, says=clause.says, where=str(clause.where)))
         held += outcome.verdict is Verdict.HELD
-    return Judged(held)
+    return KernelJudgement(held)

@@ -22,20 +22,20 @@ KEYS_AT_ONCE = 2**21
 LOGITS_AT_ONCE = 2**18
 """Logits (B·H·T·S) of a block. No intermediate has more entries, but where one row or one head's keys alone do."""
 
-Place = tuple[slice, slice, slice]
+BlockSlices = tuple[slice, slice, slice]
 """Where a block lies along the axes B, H and T of the whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """A part of a problem, ready for the definition, and its place in (B,H,T,…)."""
+class ProblemBlock:
+    """A block of a problem, ready for the definition, and its place in (B,H,T,…)."""
 
-    place: Place
+    place: BlockSlices
     operands: Operands
 
 
 def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
-           rows: Array | None = None) -> Iterator[Block]:
+           rows: Array | None = None) -> Iterator[ProblemBlock]:
     """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
     sizes = problem.sizes
     every = np.arange(sizes.T) if rows is None else rows
@@ -48,7 +48,7 @@ def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | 
             for queries in _steps(T, _row_step(part, T)):
                 chosen = rows if queries == slice(0, T) else every[queries]
                 place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
-                yield Block(place, operands if part.sinks is None else with_sink(operands, part.sinks))
+                yield ProblemBlock(place, operands if part.sinks is None else with_sink(operands, part.sinks))
 
 
 def _steps(length: int, step: int) -> Iterator[slice]:
@@ -113,7 +113,8 @@ def _along(array: Array | None, from_last: int, some: slice) -> Array | None:
     return array[(slice(None),) * (array.ndim - from_last) + (some,)]
 
 
-def joined(shape: tuple[int, int, int], found: Iterator[tuple[Place, Mapping[str, Array]]]) -> Mapping[str, Array]:
+def joined(shape: tuple[int, int, int],
+           found: Iterator[tuple[BlockSlices, Mapping[str, Array]]]) -> Mapping[str, Array]:
     """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those without any axis longer
     than 0 stand for what was not asked for, and stay as they are.
     """

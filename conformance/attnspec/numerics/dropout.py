@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.blocks import Block, blocks, joined
+from attnspec.numerics.blocks import ProblemBlock, blocks, joined
 from attnspec.numerics.bound import WeightError, allowance_of, in_domain, lost_weights, weight_error
 from attnspec.numerics.expectation import NOTHING, Expectation
 from attnspec.numerics.gradient_truth import times
@@ -87,7 +87,7 @@ _Around = Callable[[_Part], tuple[Array, Array]]
 
 
 def _expected(problem: Problem, factor: Array, precision: Precision, around: _Around,
-              parts: Iterable[Block]) -> Expectation:
+              parts: Iterable[ProblemBlock]) -> Expectation:
     """The output (B,H,T,Dv) block by block."""
     sizes = problem.sizes
     classes = (precision, *(() if is_wider(precision.dtype) else (assumed(DType.FLOAT64),)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.numerics.blocks import Place
+from attnspec.numerics.blocks import BlockSlices
 from attnspec.numerics.gradient_precision import BackwardRoundings
 from attnspec.problems.problem import Array
 
@@ -131,7 +131,7 @@ def mark_heads(lost: Array, part: Array, batch: slice, owners: Array) -> None:
         lost[batch, owner] |= part[:, at].reshape(-1, *(1 for _ in lost.shape[2:]))
 
 
-def reduced(part: Array, place: Place, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], Array]:
+def reduced(part: Array, place: BlockSlices, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], Array]:
     """Where the sum of a block (B,H,T,S) belongs in an array of this shape, which broadcasts to that; and the sum."""
     axes = tuple(axis for axis, length in enumerate(shape) if length == 1 < part.shape[axis])
     spots = tuple(slice(None) if length == 1 else where

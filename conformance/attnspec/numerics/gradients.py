@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.nouns import DType
-from attnspec.numerics.blocks import Block, blocks
+from attnspec.numerics.blocks import ProblemBlock, blocks
 from attnspec.numerics.bound import in_domain, weight_error
 from attnspec.numerics.dropout import rescaling, with_factors
 from attnspec.numerics.gradient_errors import PairErrors, Pass, pair_errors
@@ -101,7 +101,7 @@ def _nothing(problem: Problem, classes: int) -> Mapping[str, Sums]:
     return sums
 
 
-def _walk(way: _Way, block: Block) -> float:
+def _walk(way: _Way, block: ProblemBlock) -> float:
     """Add what a block contributes; returns the size of the scale."""
     block = _without_absent(way, block)
     operands, place = block.operands, block.place
@@ -119,7 +119,7 @@ def _walk(way: _Way, block: Block) -> float:
     return abs(float(operands.scale))
 
 
-def _factor(way: _Way, block: Block) -> Array | None:
+def _factor(way: _Way, block: ProblemBlock) -> Array | None:
     """(B,H,T,S): what the weights of a block are multiplied by, a sink's by 1."""
     if way.factor is None:
         return None
@@ -127,7 +127,7 @@ def _factor(way: _Way, block: Block) -> Array | None:
     return np.pad(way.factor[block.place], [(0, 0), (0, 0), (0, 0), (0, missing)], constant_values=1.0)
 
 
-def _without_absent(way: _Way, block: Block) -> Block:
+def _without_absent(way: _Way, block: ProblemBlock) -> ProblemBlock:
     """A block whose rows beyond the number of queries see nothing, not even a sink."""
     if way.problem.query_lengths is None:
         return block
@@ -137,7 +137,7 @@ def _without_absent(way: _Way, block: Block) -> Block:
     return replace(block, operands=replace(block.operands, visible=visible, counts=visible.sum(axis=-1, dtype=float)))
 
 
-def _add_terms(way: _Way, block: Block, found: Differentials, keys: int) -> None:
+def _add_terms(way: _Way, block: ProblemBlock, found: Differentials, keys: int) -> None:
     """The truth's share of a block; keys: how many there are without a sink."""
     operands, sums, owners = block.operands, way.sums, way.owners(block.place[1])
     real = found.dots.dtype.type
@@ -158,7 +158,7 @@ def _of_logits(way: _Way, logits: Array, keys: int) -> list[tuple[str, Array]]:
     return [(name, part) for name, part in parts.items() if name in way.sums]
 
 
-def _add_errors(way: _Way, block: Block, each: Pass, errors: PairErrors, at: int) -> None:
+def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, at: int) -> None:
     """The errors' share of a block in one class, whose index is `at`."""
     operands, found, b, keys = block.operands, each.found, each.roundings, way.problem.sizes.S
     a = abs(float(operands.scale))
@@ -178,7 +178,7 @@ def _add_errors(way: _Way, block: Block, each: Pass, errors: PairErrors, at: int
             whole[spots] += total
 
 
-def _add(way: _Way, name: str, block: Block, at: int, parts: tuple[Array, ...]) -> None:
+def _add(way: _Way, name: str, block: ProblemBlock, at: int, parts: tuple[Array, ...]) -> None:
     """Errors and sizes (B,H,T,D) or (B,H,S,·) of a block, in the class whose index is `at`."""
     sums = way.sums[name]
     for whole, part in zip((sums.errors[at], sums.sizes[at]), parts, strict=True):
@@ -188,7 +188,7 @@ def _add(way: _Way, name: str, block: Block, at: int, parts: tuple[Array, ...]) 
             add_heads(whole, part, block.place[0], way.owners(block.place[1]))
 
 
-def _count(way: _Way, block: Block, lost: Array) -> None:
+def _count(way: _Way, block: ProblemBlock, lost: Array) -> None:
     """How many terms each sum has from a block, and what hangs on rows (B,H,T) that are lost."""
     seen, keys, owners = block.operands.seen(), way.problem.sizes.S, way.owners(block.place[1])
     batch = block.place[0]
@@ -204,7 +204,7 @@ def _count(way: _Way, block: Block, lost: Array) -> None:
         way.sums[name].lost[spots] |= reduced(rows.astype(float), block.place, way.sums[name].lost.shape)[1] > 0
 
 
-def _claimed(way: _Way, block: Block, each: Pass, errors: PairErrors) -> Array:
+def _claimed(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors) -> Array:
     """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored. Those of
     hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
     """

@@ -110,22 +110,22 @@ MISTAKES = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shown:
-    """A problem, and what a mistake answers to it, in the dtype of the problem."""
+class MistakeExample:
+    """A problem that shows a mistake, and what the mistake answers to it, in the dtype of the problem."""
 
     problem: Problem
     answer: Array
 
 
 @functools.cache
-def shown_by(mistake: Mistake, dtype: DType) -> Shown:
+def shown_by(mistake: Mistake, dtype: DType) -> MistakeExample:
     """The problem whose single entries show a mistake."""
     problem = _make_shown(mistake.sizes, dtype)
     if mistake.causal:
         problem = problem.but(causal=True)
     if mistake.of_empty_row:  # its mean is held like that of a query of zeros
         problem = problem.but(query=np.zeros_like(problem.query))
-    return Shown(problem, as_dtype(mistake.answer(problem), dtype))
+    return MistakeExample(problem, as_dtype(mistake.answer(problem), dtype))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import summon
 from attnspec.probing.subjects import first
-from attnspec.probing.switches import FLIPS, Pair
+from attnspec.probing.switches import FLIPS, VariantPair
 from attnspec.questions import (
     caches,
     decoder,
@@ -91,7 +91,8 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
 
 def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterator[PendingQuestion]:
     if base is not None:
-        pair, flips = Pair(Asker(base, asker.dtype), asker), [flip for flip in FLIPS if not (brief and flip.is_implied)]
+        pair = VariantPair(Asker(base, asker.dtype), asker)
+        flips = [flip for flip in FLIPS if not (brief and flip.is_implied)]
         yield from (PendingQuestion(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in flips)
 
 

@@ -108,7 +108,7 @@ FLIPS: tuple[Flip, ...] = (
 )
 
 
-class Pair:
+class VariantPair:
     """A subject and a variant of it at one dtype, each under its own precision class and conventions."""
 
     def __init__(self, base: Asker, variant: Asker) -> None:

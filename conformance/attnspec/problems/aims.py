@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
 
-from attnspec.core.coverage import BUCKETS, Pair, bounds, every_pair
+from attnspec.core.coverage import BUCKETS, BucketPair, bounds, every_pair
 from attnspec.problems.axes import STANDARD_WIDTHS
 
 Span = tuple[str, tuple[int, int]]
@@ -29,12 +29,12 @@ def all_aims() -> tuple[Aim, ...]:
 
 
 @cache
-def pairs_of_axes() -> tuple[Pair, ...]:
+def pairs_of_axes() -> tuple[BucketPair, ...]:
     """Every pair of two axes."""
     return tuple(pair for pair in every_pair() if len(pair.places) == 2)
 
 
-def aim_at(pair: Pair) -> Aim:
+def aim_at(pair: BucketPair) -> Aim:
     """Any lengths in the buckets of a pair."""
     return tuple((axis, bounds(axis, bucket)) for axis, bucket in pair.places)
 

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 
 from attnspec.core.coverage import AXES, LONGEST
-from attnspec.core.refusal import Condition
+from attnspec.core.refusal import RefusalCondition
 from attnspec.problems.problem import Sizes
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
@@ -34,9 +34,10 @@ Blocks = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """lengths, ascending, each with the sum of the weights up to it, its own among them.
+class LengthDistribution:
+    """The lengths of an axis from which problems draw, and how likely each is.
 
+    lengths: ascending.  sums: for each, the sum of the weights up to it, its own among them.
     is_whole: whether nothing but cost keeps a subject from other lengths.
     """
 
@@ -70,16 +71,16 @@ class Axis:
 
 
 @lru_cache(maxsize=256)
-def taken_of(axis: Axis, refused: tuple[Condition, ...]) -> Axis:
+def taken_of(axis: LengthDistribution, refused: tuple[RefusalCondition, ...]) -> LengthDistribution:
     """The axis without the lengths at which one of these conditions holds: as it is where they leave none."""
     taken = {length: weight for length, weight in axis.weights.items()
              if not any(each.holds({each.axis: length}) for each in refused)}
     return replace(_axis(axis.name, taken), is_whole=False) if refused and taken else axis
 
 
-def _axis(name: str, weights: Mapping[int, float]) -> Axis:
+def _axis(name: str, weights: Mapping[int, float]) -> LengthDistribution:
     lengths = tuple(sorted(weights))
-    return Axis(name, lengths, tuple(accumulate(weights[length] for length in lengths)))
+    return LengthDistribution(name, lengths, tuple(accumulate(weights[length] for length in lengths)))
 
 
 def _is_prime(number: int) -> bool:
@@ -122,7 +123,7 @@ def _lengths(most: int) -> dict[int, float]:
 MOST_TOKENS_THOROUGH = 8192
 
 
-def axes(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, Axis]:
+def axes(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, LengthDistribution]:
     """The axes by letter. G is H/Hkv; H follows from Hkv and G.
 
     blocks: those of a subject: half of the weight of their axes lies on the ends of these.
@@ -132,7 +133,7 @@ def axes(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, Axis
 
 
 @lru_cache(maxsize=16)
-def _with_own(axis: Axis, blocks: tuple[int, ...]) -> Axis:
+def _with_own(axis: LengthDistribution, blocks: tuple[int, ...]) -> LengthDistribution:
     """The axis with weight on both sides of every multiple of these blocks, as far as it is drawn."""
     ends = _at_ends(blocks, axis.lengths[-1])
     share = _AT_ITS_BLOCKS if ends else 0.0
@@ -140,7 +141,7 @@ def _with_own(axis: Axis, blocks: tuple[int, ...]) -> Axis:
 
 
 @cache
-def _usual(*, is_thorough: bool) -> Mapping[str, Axis]:
+def _usual(*, is_thorough: bool) -> Mapping[str, LengthDistribution]:
     tokens = _lengths(MOST_TOKENS_THOROUGH if is_thorough else LONGEST["T"])
     widths = _added((_scaled(_lengths(LONGEST["D"]), 1 - _STANDARD),
                      dict.fromkeys(STANDARD_WIDTHS, _STANDARD / len(STANDARD_WIDTHS))))

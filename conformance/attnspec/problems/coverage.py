@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import product
 
-from attnspec.core.coverage import AXES, Pair, Place, bits, bounds, bucket_of
+from attnspec.core.coverage import AXES, AxisBucket, BucketPair, bits, bounds, bucket_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.axes import lengths_of
@@ -26,7 +26,7 @@ def taken_by(limits: Limits, keywords: frozenset[str]) -> int:
                if (not isinstance(pair.other, str) or pair.other in keywords) and _is_taken(pair, limits))
 
 
-def _is_taken(pair: Pair, limits: Limits) -> bool:
+def _is_taken(pair: BucketPair, limits: Limits) -> bool:
     """Whether a problem of the shortest or longest lengths that meet a pair is taken and cheap enough."""
     partners = partners_of(limits)
     spans = [(axis, _taken_of(axis, bounds(axis, bucket), limits, partners.get(axis, "")))
@@ -44,6 +44,6 @@ def _taken_of(axis: str, span: tuple[int, int], limits: Limits, partner: str) ->
     return limits.nearest(axis, least, partner=partner, least=least), most
 
 
-def _lies_in(sizes: Sizes, places: Iterable[Place]) -> bool:
+def _lies_in(sizes: Sizes, places: Iterable[AxisBucket]) -> bool:
     lengths = lengths_of(sizes)
     return all(bucket_of(axis, lengths[axis]) == bucket for axis, bucket in places)

@@ -174,8 +174,8 @@ Entries = tuple[Floats, Floats, Floats]  # query, key, value, shaped as the word
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """One way to make entries, and what it is for. overflows: its logits are to overflow float16."""
+class EntryFamily:
+    """One way to make the entries of a problem, and its purpose. overflows: its logits are to overflow float16."""
 
     name: FamilyName
     make: Callable[[HeadWords], Entries]

@@ -19,7 +19,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.aimed import aims_of, least_works, may_meet, spread_out, work_at
 from attnspec.problems.aims import Aim, all_aims, is_met
-from attnspec.problems.axes import Axis, Blocks, axes, lengths_of, taken_of
+from attnspec.problems.axes import Blocks, LengthDistribution, axes, lengths_of, taken_of
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.drawer import Drawer
@@ -241,7 +241,7 @@ class SizePlan:
         return dearest
 
     @cached_property
-    def _table(self) -> Mapping[str, Axis]:
+    def _table(self) -> Mapping[str, LengthDistribution]:
         table = axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
         partners = partners_of(self.limits)
         return {name: taken_of(axis, self.limits.refused_along(name, partners.get(name, "")))

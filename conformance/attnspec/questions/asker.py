@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.targets import is_bare
 from attnspec.problems.fitting import lengths_near
@@ -19,11 +19,11 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.differentiated import Gradients, gradients
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import Asking, asking
 
-_LAID_OUT: Mapping[Form, str] = {Form.PACKED: "its sequences stand one behind the other",
-                                 Form.PAGED: "its keys and values stand in pages"}
+_LAID_OUT: Mapping[InputForm, str] = {InputForm.PACKED: "its sequences stand one behind the other",
+                                      InputForm.PAGED: "its keys and values stand in pages"}
 """By form, why rows and keys are not where the questions look for them in arrays (B,H,T,D)."""
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Asker:
         """(T,S) at full shape in the dtype."""
         return self.full(array, problem).astype(numpy_dtype(self.dtype))
 
-    def put(self, problem: AnyProblem | RotaryProblem) -> Answer:
+    def put(self, problem: AnyProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of it. Raises NotAsked or Failed."""
         return self._guarded(problem, lambda: self.subject.answer_any(problem))
 

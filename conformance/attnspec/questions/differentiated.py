@@ -8,7 +8,7 @@ from typing import Any
 from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.subject import Answer, Subject
+from attnspec.subjects.subject import Subject, SubjectAnswer
 
 Gradients = tuple[Array, ...]
 
@@ -29,7 +29,7 @@ class _Differentiated:
     callee: Callee
     rows: Array
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer with gradients; rows (T,)."""
         return self.callee.perform(call, self.rows if rows is None else rows)
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import RAISES, UNUSABLE, Asker, Failed, NotAsked, Question, Reply, is_close, shown
@@ -63,7 +63,7 @@ def _narrow_keys(asker: Asker) -> Problem:
 
 def _more_batches(asker: Asker) -> Problem:
     """Keys and values have one batch entry more than the queries, which have two at least."""
-    if asker.subject.declaration.form is Form.PAGED:
+    if asker.subject.declaration.form is InputForm.PAGED:
         raise NotAsked("keys and values in pages have no batch axis")
     problem = asker.even(4, 4)
     B = max(2, problem.query.shape[0])

@@ -23,12 +23,12 @@ from attnspec.questions.asker import (
 )
 from attnspec.questions.masks import ROW, without_last_key, without_row
 from attnspec.questions.numbers import normal
-from attnspec.subjects.subject import Answer
+from attnspec.subjects.subject import SubjectAnswer
 
 PER_HEAD, AVERAGED = "per_head", "averaged"
 
 
-def _form(asker: Asker) -> tuple[str, Answer]:
+def _form(asker: Asker) -> tuple[str, SubjectAnswer]:
     """How the weights come back, and what came."""
     problem = _problem(asker)
     try:
@@ -65,7 +65,7 @@ def _effect(asker: Asker) -> Reply:
     return Reply(name, f"{shown(weights)} was returned, {shown(effective)} was applied to the values")
 
 
-def _weights(answer: Answer) -> Array:
+def _weights(answer: SubjectAnswer) -> Array:
     """The weights that came back, (B,H,T,S) or averaged (B,T,S), in float64."""
     assert answer.weights is not None  # they were asked for, and the call saw to it
     return answer.weights.astype(np.float64)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attnspec
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.plan import Conclusion, JobFailure, Plan
 from attnspec.engine.engine import Engine
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
-from attnspec.record.ranked import RANK, KernelRanked, Standing
+from attnspec.record.ranked import RANK, KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.sharded import plan_digest
 from attnspec.runner.jobs import Breadcrumb
@@ -73,7 +73,7 @@ def begun(path: Path, plan: Plan) -> RunRecord | None:
     """
     if not path.exists() or not path.stat().st_size:
         return None
-    record, where = read_record(path), Place(str(path))
+    record, where = read_record(path), FileLocation(str(path))
     if record.done > len(record.ranks):
         raise UsageError("this is the record of another kind of run, so a ranking cannot go on in it. Name another "
                          "file: --record PATH.", where=where)
@@ -125,7 +125,7 @@ class RankJobs:
 
     def lost(self, job: KernelJob, loss: JobFailure) -> KernelRanked:
         """A kernel of which nothing is known, and why."""
-        return KernelRanked(job.target, Standing.NOT_JUDGED, lost=loss.reason)
+        return KernelRanked(job.target, KernelStanding.NOT_JUDGED, lost=loss.reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """How many kernels stand how."""
@@ -135,7 +135,7 @@ class RankJobs:
 
 def counts(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
     """How many kernels stand how, in the order of the enumeration."""
-    found = {each: sum(rank.verdict is each for rank in ranks) for each in Standing}
+    found = {each: sum(rank.verdict is each for rank in ranks) for each in KernelStanding}
     return {each.value: count for each, count in found.items() if count}
 
 
@@ -144,6 +144,6 @@ def code_of(ranks: Sequence[KernelRanked], *, interrupted: bool = False) -> int:
     standings = {rank.verdict for rank in ranks}
     if interrupted or not ranks:
         return CANNOT_RUN
-    if Standing.VIOLATED in standings:
+    if KernelStanding.VIOLATED in standings:
         return VIOLATED
-    return CANNOT_RUN if Standing.NOT_JUDGED in standings else CONFORMS
+    return CANNOT_RUN if KernelStanding.NOT_JUDGED in standings else CONFORMS

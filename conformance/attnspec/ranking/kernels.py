@@ -13,10 +13,10 @@ from attnspec.core.nouns import DType, Level
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting.pool import close_all
-from attnspec.ranking.scoring import Score
+from attnspec.ranking.scoring import KernelScore
 from attnspec.ranking.targets import file_digest
 from attnspec.record.outcome import Outcome
-from attnspec.record.ranked import KernelRanked, Standing
+from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.report.likely_cause import CONSEQUENCES
 from attnspec.runner.judge import clause_of, not_run, pronounce
 from attnspec.spec.clause import first_of
@@ -50,7 +50,7 @@ class KernelWorker:
             ranked = self._judged(target)
         except AttnspecError as cause:
             ended = str(cause) if isinstance(cause, EndedError) else ""
-            ranked = KernelRanked(target, Standing.NOT_JUDGED, reason=str(cause), death=ended)
+            ranked = KernelRanked(target, KernelStanding.NOT_JUDGED, reason=str(cause), death=ended)
         finally:
             self._engine.forget(target)
             close_all()
@@ -59,7 +59,7 @@ class KernelWorker:
 
     def _judged(self, target: str) -> KernelRanked:
         self._engine.fetch(target)
-        score, items = Score(), clearest_first(self._engine.items_of(target))
+        score, items = KernelScore(), clearest_first(self._engine.items_of(target))
         for number, item in enumerate(items):
             score.outcomes.append(self._pronounced(item))
             if why := self._why_enough(score):
@@ -79,7 +79,7 @@ class KernelWorker:
             level = clause_of(self._engine.spec, item.clause).level
             return not_run(item, level, f"attnspec itself failed at {item.clause}, which is its defect: {told}")
 
-    def _why_enough(self, score: Score) -> str:
+    def _why_enough(self, score: KernelScore) -> str:
         """Why a kernel is dropped; empty as long as it is not."""
         if self._stop_after and len(score.failing) >= self._stop_after:
             number = len(score.failing)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from attnspec.core.nouns import FAILURES, Level, Verdict, gates
 from attnspec.record.outcome import Measured, Outcome
-from attnspec.record.ranked import FirstFailure, KernelRanked, Standing
+from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.report.bugs import likely
 from attnspec.runner.jobs import idle
 from attnspec.subjects.watching import GIVEN_UP
@@ -21,8 +21,8 @@ _DIED = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})
 
 
 @dataclass(slots=True)
-class Score:
-    """The `must` clauses of one kernel so far. untried: those that applied and were dropped."""
+class KernelScore:
+    """Counts how the `must` clauses of one kernel come out. untried: those that applied and were dropped."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     untried: frozenset[str] = frozenset()
@@ -62,11 +62,11 @@ class Score:
             reason=_reason(self.outcomes))
 
 
-def _standing(outcomes: Sequence[Outcome], *, strict: bool) -> Standing:
+def _standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStanding:
     if any(gates(each.verdict, each.level, strict=strict) for each in outcomes):
-        return Standing.VIOLATED
+        return KernelStanding.VIOLATED
     is_short = idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
-    return Standing.NOT_JUDGED if is_short else Standing.CONFORMS
+    return KernelStanding.NOT_JUDGED if is_short else KernelStanding.CONFORMS
 
 
 def _reason(outcomes: Sequence[Outcome]) -> str:

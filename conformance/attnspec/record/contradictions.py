@@ -27,8 +27,8 @@ Calls = Sequence[Lengths]
 """The calls that a clause makes of a case, each by the lengths of its axes: some are cut shorter than the case is."""
 
 
-class Standing(Enum):
-    """What cases make of a condition: it decides; it is needed, but not enough; it is not even needed."""
+class ConditionStanding(Enum):
+    """How far other cases bear out a condition: it decides; it is needed, but not enough; it is not even needed."""
 
     DECIDES = "decides"
     IS_NEEDED = "is needed"
@@ -115,13 +115,13 @@ def is_needed(condition: str, failing: Iterable[Lengths]) -> bool:
     return all(meets(condition, lengths) is not False for lengths in failing)
 
 
-def standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> Standing:
+def standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> ConditionStanding:
     """What the cases of a run make of all that is told of where a failure begins."""
     parts = parts_of(begins)
     if not all(is_needed(part, failing) for part in parts):
-        return Standing.CONTRADICTED
+        return ConditionStanding.CONTRADICTED
     is_met = any(all(meets(part, lengths) for part in parts) for lengths in passing)
-    return Standing.IS_NEEDED if parts and is_met else Standing.DECIDES
+    return ConditionStanding.IS_NEEDED if parts and is_met else ConditionStanding.DECIDES
 
 
 def needed_alone(begins: str, failing: Iterable[Calls]) -> str:

@@ -10,8 +10,8 @@ RANK = "rank"
 """The part of a kernel that is on trial: all of it."""
 
 
-class Standing(enum.Enum):
-    """What is known of a kernel. NOT_JUDGED: it could not be had, or nothing applied to it."""
+class KernelStanding(enum.Enum):
+    """The verdict on a kernel as a whole. NOT_JUDGED: it could not be had, or nothing applied to it."""
 
     CONFORMS = "conforms"
     VIOLATED = "violated"
@@ -49,7 +49,7 @@ class KernelRanked:
     """
 
     subject: str
-    verdict: Standing
+    verdict: KernelStanding
     score: float = 0.0
     held: int = 0
     failed: int = 0

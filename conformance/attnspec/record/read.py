@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from attnspec.core.coverage import read as read_pairs
-from attnspec.core.errors import Place, RecordError, quoted
+from attnspec.core.errors import FileLocation, RecordError, quoted
 from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
@@ -36,14 +36,14 @@ def read_text(path: Path) -> str:
         whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED else written
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:  # a packed file that was cut off ends too early
         why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
-        raise RecordError(f"the record cannot be read: {why}.", where=Place(str(path))) from None
+        raise RecordError(f"the record cannot be read: {why}.", where=FileLocation(str(path))) from None
     whole = whole[:whole.rfind(b"\n") + 1]
     try:
         return whole.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = whole.count(b"\n", 0, problem.start) + 1
         raise BrokenLineError(f"this line is not UTF-8 text: byte 0x{whole[problem.start]:02x} cannot be read.",
-                              where=Place(str(path), line)) from None
+                              where=FileLocation(str(path), line)) from None
 
 
 def packed(path: Path, text: str) -> bytes:
@@ -59,7 +59,7 @@ def unpacked_name(path: Path) -> Path:
 
 FORMAT = 1
 Key = tuple[str, ...]
-Located = tuple[Place, Event]
+Located = tuple[FileLocation, Event]
 T = TypeVar("T")
 
 
@@ -148,7 +148,7 @@ def _events(text: str, file: str) -> Iterator[Located]:
     lines = text.split("\n")
     # What follows the last line feed was cut off in mid-write: one event is lost, and the run was interrupted.
     for number, line in enumerate(lines[:-1], start=1):
-        where = Place(file, number)
+        where = FileLocation(file, number)
         try:
             yield where, from_line(line)
         except RecordError as problem:
@@ -189,7 +189,7 @@ class _Found:
         ended = {*self.outcomes, *self.puts, *self.blocks, *self.probes, *self.ranks}
         return tuple(event for key, event in self.started.items() if key not in ended)
 
-    def take(self, event: Event, where: Place) -> None:
+    def take(self, event: Event, where: FileLocation) -> None:
         """Take one event after the header. Raises DuplicateItemError."""
         match event:
             case SubjectKnown(card=card):
@@ -214,7 +214,7 @@ class _Found:
                 raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
 
 
-def _check_totals(found: _Found, where: Place) -> None:
+def _check_totals(found: _Found, where: FileLocation) -> None:
     """Raise DamagedRecordError where verdicts were lost or changed after they were counted. A measurement of power, a
     campaign and a ranking count something else.
     """
@@ -231,7 +231,7 @@ def _check_totals(found: _Found, where: Place) -> None:
                                  where=where)
 
 
-def _check_pairs(written: str, where: Place) -> None:
+def _check_pairs(written: str, where: FileLocation) -> None:
     """Raise BrokenLineError for pairs of sizes and keywords that nobody can read."""
     try:
         read_pairs(written)
@@ -244,7 +244,7 @@ def _header(stream: Iterator[Located], file: str) -> RunStarted:
     first = next(stream, None)
     if first is None:
         raise EmptyRecordError("the record holds no whole line: its run ended before it began, or it was cut off.",
-                               where=Place(file))
+                               where=FileLocation(file))
     where, event = first
     if not isinstance(event, RunStarted):
         raise MissingHeaderError("a record starts with an event 'run_started'.", where=where)
@@ -254,7 +254,7 @@ def _header(stream: Iterator[Located], file: str) -> RunStarted:
     return event
 
 
-def _enter(known: dict[Key, T], key: Key, event: T, where: Place) -> None:
+def _enter(known: dict[Key, T], key: Key, event: T, where: FileLocation) -> None:
     if key in known:
         raise DuplicateItemError(f"{'-'.join(key)} has a second outcome here.", where=where)
     known[key] = event

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnspec.core.errors import Place, RecordError
+from attnspec.core.errors import FileLocation, RecordError
 from attnspec.core.plan import Plan
 from attnspec.core.shard import Shard, read_shard
 from attnspec.record.codec import encode
@@ -59,7 +59,7 @@ def _check_once(parts: Sequence[Part]) -> None:
     for path, shard in parts:
         if shard in places:
             raise ShardsError(f"this is shard {shard} of a run, and so is {places[shard]}. Leave one of them out.",
-                              where=Place(str(path)))
+                              where=FileLocation(str(path)))
         places[shard] = path
 
 
@@ -69,7 +69,7 @@ def _missing(parts: Sequence[Part]) -> ShardsError:
     there = {shard.index for _, shard in parts}
     left = [f"{index}/{first.count}" for index in range(1, first.count + 1) if index not in there]
     return ShardsError(f"this is shard {first} of a run, of which {_listed(left)} {'is' if len(left) == 1 else 'are'} "
-                       "missing. Join the records of all shards.", where=Place(str(path)))
+                       "missing. Join the records of all shards.", where=FileLocation(str(path)))
 
 
 def _foreign(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
@@ -79,7 +79,7 @@ def _foreign(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> Shard
     [(path, shard), *_], [(beside, fellow), *_] = runs[stray], runs[other]
     return ShardsError(f"this is shard {shard} of the run {stray}, but {beside} is shard {fellow} of the run {other}: "
                        "their options, timings, subjects or clauses differ. Judge all shards by one command.",
-                       where=Place(str(path)))
+                       where=FileLocation(str(path)))
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

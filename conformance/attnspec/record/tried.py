@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from attnspec.core.errors import Place, RecordError
+from attnspec.core.errors import FileLocation, RecordError
 from attnspec.core.files import write_whole
 from attnspec.record.codec import decode, encode
 
@@ -56,10 +56,10 @@ def read_tried(path: Path) -> tuple[Tried, ...]:
     if not path.exists():
         return ()
     lines = path.read_text(encoding="utf-8").splitlines()
-    return tuple(_read(line, Place(str(path), number)) for number, line in enumerate(lines, 1))
+    return tuple(_read(line, FileLocation(str(path), number)) for number, line in enumerate(lines, 1))
 
 
-def _read(line: str, where: Place) -> Tried:
+def _read(line: str, where: FileLocation) -> Tried:
     try:
         return decode(Tried, json.loads(line))
     except (ValueError, RecordError) as cause:

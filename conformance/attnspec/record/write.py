@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from attnspec.core.errors import Place, RecordError, UsageError
+from attnspec.core.errors import FileLocation, RecordError, UsageError
 from attnspec.core.files import cannot_write, write_whole
 from attnspec.record.codec import to_line
 from attnspec.record.events import (
@@ -33,7 +33,7 @@ from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_eve
 from attnspec.record.sharded import check_whole
 
 
-class Mode(enum.Enum):
+class WriteMode(enum.Enum):
     """What a run does with a file of the name: replaces it, demands that there is none, or goes on in it.
 
     A run that goes on keeps the header of the one before it: a record has one, and one footer.
@@ -44,7 +44,8 @@ class Mode(enum.Enum):
     GO_ON = "go on"
 
 
-_FLAGS: Mapping[Mode, int] = {Mode.REPLACE: os.O_CREAT, Mode.NEW: os.O_CREAT | os.O_EXCL, Mode.GO_ON: os.O_CREAT}
+_FLAGS: Mapping[WriteMode, int] = {WriteMode.REPLACE: os.O_CREAT, WriteMode.NEW: os.O_CREAT | os.O_EXCL,
+                                   WriteMode.GO_ON: os.O_CREAT}
 
 
 class RecordWriter:
@@ -53,7 +54,7 @@ class RecordWriter:
     A run that is refused before its first line leaves what was there: nothing, or the record of an earlier run.
     """
 
-    def __init__(self, path: Path, mode: Mode = Mode.REPLACE) -> None:
+    def __init__(self, path: Path, mode: WriteMode = WriteMode.REPLACE) -> None:
         self._path, self._mode = path, mode
         self._descriptor: int | None = None
         self._problem: OSError | None = None
@@ -82,7 +83,7 @@ class RecordWriter:
 
     def handle(self, event: Event) -> None:
         """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
-        if self._problem is None and not (self._mode is Mode.GO_ON and isinstance(event, RunStarted)):
+        if self._problem is None and not (self._mode is WriteMode.GO_ON and isinstance(event, RunStarted)):
             self._append(f"{to_line(event)}\n".encode())
 
     def shutdown(self) -> None:
@@ -101,7 +102,7 @@ class RecordWriter:
         if descriptor is None:
             raise ValueError("the record was not opened, or is closed already")
         try:
-            if not self._lines and self._mode is not Mode.GO_ON and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if not self._lines and self._mode is not WriteMode.GO_ON and stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.ftruncate(descriptor, 0)
             while line:
                 line = line[os.write(descriptor, line):]
@@ -217,11 +218,11 @@ def _finished_part(path: Path, record: RunRecord, joint: _Joint, ended: Callable
 class _Joint:
     """What was read so far: the law, and where everything was judged."""
 
-    law: tuple[str, Place] | None = None
+    law: tuple[str, FileLocation] | None = None
     environment: frozenset[tuple[str, str]] = frozenset()
-    judged: dict[tuple[object, ...], Place] = field(default_factory=dict)
+    judged: dict[tuple[object, ...], FileLocation] = field(default_factory=dict)
 
-    def take(self, event: Event, where: Place) -> None:
+    def take(self, event: Event, where: FileLocation) -> None:
         """Take one event of a record. Raises MismatchedSpecError and DuplicateItemError."""
         if isinstance(event, RunStarted):
             self._hold_to(event.spec_digest, where)
@@ -229,13 +230,13 @@ class _Joint:
         elif isinstance(event, Done):
             self._enter(event, where)
 
-    def _hold_to(self, digest: str, where: Place) -> None:
+    def _hold_to(self, digest: str, where: FileLocation) -> None:
         known, place = self.law = self.law or (digest, where)
         if digest != known:
             raise MismatchedSpecError(f"this was judged by the spec {digest[:12]}, and {place.file} by {known[:12]}. "
-                                      "Judge both by the same spec.", where=Place(where.file))
+                                      "Judge both by the same spec.", where=FileLocation(where.file))
 
-    def _enter(self, event: Done, where: Place) -> None:
+    def _enter(self, event: Done, where: FileLocation) -> None:
         key = (*key_of(event), self.environment)
         if key in self.judged:
             raise DuplicateItemError(f"{'-'.join(key_of(event))} was judged in the same environment at "

@@ -10,7 +10,7 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, figure, gravest
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ClauseRow:
     """One subject under one clause, at one dtype or at several that fared alike without anything measured."""
 
     anchor: str
-    subject: Judged
+    subject: JudgedSubject
     dtypes: str
     sign: Sign
     css: str
@@ -81,7 +81,7 @@ def applying_to_nobody(joined: Joined) -> tuple[ClauseText, ...]:
     return tuple(clause for clause in joined.clauses if clause.id in tried - applying)
 
 
-def finding_anchor(clause: int, subject: Judged) -> str:
+def finding_anchor(clause: int, subject: JudgedSubject) -> str:
     """Where the finding of a subject under a clause (by its number) stands."""
     return f"f{clause}.{subject.number}"
 
@@ -122,12 +122,12 @@ def _sameness(outcome: Outcome) -> tuple[object, ...]:
     return outcome.verdict, outcome.reason, own
 
 
-def _rows(joined: Joined, number: int, subject: Judged) -> list[ClauseRow]:
+def _rows(joined: Joined, number: int, subject: JudgedSubject) -> list[ClauseRow]:
     groups = _groups(joined.of(subject, joined.clauses[number].id))
     return [_row(number, subject, group) for group in groups]
 
 
-def _row(number: int, subject: Judged, group: list[Outcome]) -> ClauseRow:
+def _row(number: int, subject: JudgedSubject, group: list[Outcome]) -> ClauseRow:
     first = group[0]
     return ClauseRow(
         anchor=_anchor(number, subject, first.dtype), subject=subject,
@@ -136,11 +136,11 @@ def _row(number: int, subject: Judged, group: list[Outcome]) -> ClauseRow:
         finding=finding_anchor(number, subject) if first.verdict in FINDINGS else "")
 
 
-def _anchor(number: int, subject: Judged, dtype: DType) -> str:
+def _anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
     return f"r{number}.{subject.number}.{SHORT[dtype]}"
 
 
-def _squares(joined: Joined, number: int, subject: Judged) -> list[Square]:
+def _squares(joined: Joined, number: int, subject: JudgedSubject) -> list[Square]:
     groups = _groups(joined.of(subject, joined.clauses[number].id))
     is_alone = len(joined.subjects) == 1
     made: Mapping[DType, Square] = {
@@ -151,7 +151,7 @@ def _squares(joined: Joined, number: int, subject: Judged) -> list[Square]:
     return [made.get(dtype) or Square(is_first=dtype in first) for dtype in subject.dtypes] or [Square(is_first=True)]
 
 
-def _square(number: int, subject: Judged, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
+def _square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
     said = f", margin {figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""

@@ -48,9 +48,10 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What became of the old run's verdicts. `groups`: the items by status, in the order of Status, none empty.
+class RunComparison:
+    """Two runs compared: what became of the old one's verdicts.
 
+    groups: the items by status, in the order of Status, none empty.
     other_cases: failures that stayed, whose margins are of different cases and so not compared.  unjudged: items that
     held before and have no verdict now.  left_out: subjects that only the old run judged.  common: items that both
     decided.  is_whole: whether the new run reached its end and ran all that it was to run.
@@ -95,7 +96,7 @@ class Comparison:
         ) if condition)
 
 
-def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> Comparison:
+def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison:
     """Hold a run against an earlier one. Raises UsageError where a record has one subject in several environments."""
     joined, earlier = join(visible(new)), join(visible(old))
     now, before = _by_item(joined, "new"), _by_item(earlier, "old")
@@ -107,7 +108,7 @@ def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> Comparison:
             told[status].append((now.get(key) or there[key], says))
     clauses = {clause.id: clause for clause in (*earlier.clauses, *joined.clauses)}
     pairs = [(now[key], there[key]) for key in now.keys() & there.keys()]
-    return Comparison(
+    return RunComparison(
         groups=tuple(group_of(each.value, "", told[each], clauses) for each in Status if each in told),
         differences=tuple(_differences(joined, earlier)),
         other_cases=sum(_fails(one) and _fails(other) and _is_other_case(one, other) for one, other in pairs),

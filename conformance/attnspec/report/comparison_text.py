@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnspec.core.files import write_whole
-from attnspec.report.comparison import ROUNDING, Comparison
+from attnspec.report.comparison import ROUNDING, RunComparison
 from attnspec.report.figures import counted, figure
 from attnspec.report.known import KnownGroup
 from attnspec.report.markdown import code, plain, row
 
 
-def write_comparison(compared: Comparison, path: Path) -> None:
+def write_comparison(compared: RunComparison, path: Path) -> None:
     """Write the comparison to `path`, making its folder."""
     write_whole(path, comparison_text(compared), "comparison")
 
 
-def comparison_text(compared: Comparison) -> str:
+def comparison_text(compared: RunComparison) -> str:
     """What became of the old run's verdicts, group by group. Ends its line."""
     return "\n".join(_lines(compared)).rstrip("\n") + "\n"
 
 
-def _lines(compared: Comparison) -> Iterator[str]:
+def _lines(compared: RunComparison) -> Iterator[str]:
     yield from (f"## Against the earlier run: {compared.headline}", "")
     yield from (f"- {plain(note)}" for note in compared.notes)
     yield from ([""] if compared.notes else [])

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.coverage import AXES, COUNTED, Place, Spans, joined_spans, label, pairs_in, places_of, read
+from attnspec.core.coverage import AXES, COUNTED, AxisBucket, Spans, joined_spans, label, pairs_in, places_of, read
 from attnspec.core.feature_coverage import describe_triple, triples_in
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 MOST_MISSED = 6
 """Buckets that a sentence names which no case met."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A bucket of an axis: of so many pairs that a subject takes there, how many were met."""
+class CoverageCell:
+    """One bucket of an axis: how many pairs with it a subject takes, and how many of them were met."""
 
     label: str
     met: int
@@ -25,12 +25,12 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """An axis with its buckets, or a keyword, whose only cell has all of them."""
+class CoverageRow:
+    """One row of the coverage table: an axis with its buckets, or a keyword with a single cell for all of them."""
 
     name: str
     span: str
-    cells: tuple[Cell, ...]
+    cells: tuple[CoverageCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +79,17 @@ class Covered:
         return "; ".join([lengths, pairs, *triples, *([f"not tried: {untried}"] if missed else [])])
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[CoverageRow, ...]:
         """A row an axis, and one a keyword that the subject takes."""
         met, taken = (_by_place(found) for found in (self.met & self.taken, self.taken))
-        axes = (Row(axis, _span(self.spans[axis]) if axis in self.spans else "",
-                    tuple(Cell(label(*place), met[place], taken[place]) for place in places_of(axis)))
+        axes = (CoverageRow(axis, _span(self.spans[axis]) if axis in self.spans else "",
+                            tuple(CoverageCell(label(*place), met[place], taken[place]) for place in places_of(axis)))
                 for axis in AXES)
-        keywords = (Row(name, "", (Cell("all lengths", met[name], taken[name]),)) for name in COUNTED)
+        keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),)) for name in COUNTED)
         return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
 
 
-def _by_place(found: int) -> Counter[Place | str]:
+def _by_place(found: int) -> Counter[AxisBucket | str]:
     """How many pairs of a set have each bucket of an axis, and each keyword."""
     return Counter(place for pair in pairs_in(found) for place in (pair.place, pair.other))
 
@@ -111,7 +111,7 @@ def covered(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
     return Covered(met, read(card.taken), joined_spans(spans), triples, read(card.triples))
 
 
-def coverage(joined: Joined) -> tuple[tuple[Judged, Covered], ...]:
+def coverage(joined: Joined) -> tuple[tuple[JudgedSubject, Covered], ...]:
     """Every subject that was counted, with what its cases met."""
     found = ((subject, covered((outcome for each in joined.of_subject(subject).values() for outcome in each),
                                subject.card)) for subject in joined.subjects)
@@ -152,7 +152,7 @@ def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
     return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
 
 
-def at_named_sizes(joined: Joined) -> tuple[tuple[Judged, AtSizes], ...]:
+def at_named_sizes(joined: Joined) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
     """Every subject that was tried at sizes which a user names."""
     found = ((subject, at_sizes(outcome for each in joined.of_subject(subject).values() for outcome in each))
              for subject in joined.subjects)

@@ -45,8 +45,8 @@ _ROW = 22  # height of a row that stands below the curves
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A mark on an axis."""
+class CurveTick:
+    """A mark on an axis of the curves."""
 
     at: float
     text: str
@@ -77,8 +77,8 @@ class Chart:
     frame: Frame
     height: int
     is_wide: bool
-    cases: tuple[Tick, ...]
-    parts: tuple[Tick, ...]
+    cases: tuple[CurveTick, ...]
+    parts: tuple[CurveTick, ...]
     curves: tuple[Curve, ...]
 
 
@@ -105,8 +105,8 @@ def chart(puts: Sequence[SubjectPut], titles: Mapping[str, str], frame: Frame) -
     css = _colours(rules(puts))
     return Chart(
         frame, frame.height or (frame.rows or 0) + _ROW * len(fates), frame.rows is None,
-        tuple(Tick(axes.x(cases), str(cases)) for cases in _TICKS if cases <= axes.reach),
-        tuple(Tick(axes.y(each), f"{100 * each:.0f} %") for each in _PARTS),
+        tuple(CurveTick(axes.x(cases), str(cases)) for cases in _TICKS if cases <= axes.reach),
+        tuple(CurveTick(axes.y(each), f"{100 * each:.0f} %") for each in _PARTS),
         tuple(_curve(fate, axes, titles.get(fate.rule, fate.rule), css[fate.rule], (place, labels[place]))
               for place, fate in enumerate(fates)))
 

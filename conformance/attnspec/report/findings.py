@@ -13,10 +13,10 @@ from attnspec.report.audit.explained import causes
 from attnspec.report.bugs import explanations, is_endless, unclear
 from attnspec.report.clause_table import finding_anchor, shade
 from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, counted
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.other_conventions import is_other_convention
-from attnspec.report.pictures import Grid, drawn_cells, grids
+from attnspec.report.pictures import PictureGrid, drawn_cells, grids
 
 PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
 OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
@@ -33,14 +33,14 @@ class PageFinding:
 
     anchor: str
     clause: ClauseText
-    subject: Judged
+    subject: JudgedSubject
     sign: Sign
     css: str
     dtypes: str
     outcomes: tuple[Outcome, ...]
     does_gate: bool
     is_open: bool = True
-    pictures: tuple[Grid, ...] = ()
+    pictures: tuple[PictureGrid, ...] = ()
     omitted: int = 0
     alike: tuple[PageFinding, ...] = ()
     known: tuple[KnownFinding, ...] = ()
@@ -66,7 +66,7 @@ def findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:
     return _pictured(sorted(cards, key=_gravity))
 
 
-def _of_one(joined: Joined, subject: Judged, *, strict: bool) -> Iterator[PageFinding]:
+def _of_one(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
     """One card a cause, and one a clause of which nobody knows the cause, or that is not as listed."""
     every = [_finding(number, clause, subject, joined.of(subject, clause.id), strict=strict)
              for number, clause in enumerate(joined.clauses)]
@@ -114,7 +114,7 @@ def _of_advice(outcome: Outcome) -> Sign:
 
 
 def _finding(
-    number: int, clause: ClauseText, subject: Judged, outcomes: tuple[Outcome, ...], *, strict: bool,
+    number: int, clause: ClauseText, subject: JudgedSubject, outcomes: tuple[Outcome, ...], *, strict: bool,
 ) -> PageFinding | None:
     failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS), key=_outcome_gravity)
     if not failed:

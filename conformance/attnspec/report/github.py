@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import Novelty
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.bugs import explanations
 from attnspec.report.figures import SIGNS, counted
-from attnspec.report.joined import Joined, Judged, join
-from attnspec.report.known import Held, held, is_gone
+from attnspec.report.joined import Joined, JudgedSubject, join
+from attnspec.report.known import BaselineComparison, held, is_gone
 from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.markdown import code, plain, prose, row
 from attnspec.report.summary import summarise
@@ -30,7 +30,7 @@ def step_summary(records: Sequence[RunRecord]) -> str:
     return "\n".join(_summary(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
 
 
-def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], Place | None]) -> list[str]:
+def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], FileLocation | None]) -> list[str]:
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
     joined = join(visible(records))
     found = list(_causes(joined, strict=joined.is_strict))
@@ -51,13 +51,13 @@ def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
         yield from ("", f"And {counted(len(causes) - MOST, 'cause')} more, in the record.")
 
 
-def _against(run: Held) -> str:
+def _against(run: BaselineComparison) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
     tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _ALWAYS)
     return f"Held against {code(Path(run.baseline).name)}: {counted(run.items, 'known failure')} as listed, {tally}."
 
 
-def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[Judged, Explained]]:
+def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[JudgedSubject, Explained]]:
     """What is behind the failures of each subject; a failure that nothing explains stands alone. Then what is not as a
     list of known failures says, though it is no failure: together where the same is said of it.
     """
@@ -77,7 +77,7 @@ def _says(outcome: Outcome) -> str:
     return outcome.change.says if outcome.change else ""
 
 
-def _told(subject: Judged, cause: Explained) -> Iterator[str]:
+def _told(subject: JudgedSubject, cause: Explained) -> Iterator[str]:
     first = cause.failures[0]
     yield from ("", f"### {prose(_headline(cause))}", "", f"{code(subject.label)}: {prose(_which(cause))}")
     if seen := _seen(first):
@@ -86,7 +86,7 @@ def _told(subject: Judged, cause: Explained) -> Iterator[str]:
         yield from ("", f"Repeat it: {code(first.repeat)}")
 
 
-def _annotation(subject: Judged, cause: Explained, place: Place | None) -> str:
+def _annotation(subject: JudgedSubject, cause: Explained, place: FileLocation | None) -> str:
     """`::error file=…,line=…,title=…::message`, as docs.github.com/actions describes workflow commands."""
     where = {"file": place.file, "line": str(place.line)} if place else {}
     properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}

@@ -31,7 +31,7 @@ class JoinedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedSubject:
     """A subject in one environment. `runs` are letters; `dtypes` are those with an outcome, widest first."""
 
     number: int
@@ -70,8 +70,8 @@ class Joined:
     """
 
     runs: tuple[JoinedRun, ...]
-    subjects: tuple[Judged, ...]
-    faults: tuple[Judged, ...]
+    subjects: tuple[JudgedSubject, ...]
+    faults: tuple[JudgedSubject, ...]
     clauses: tuple[ClauseText, ...]
     outcomes: Mapping[Key, Outcome]
     changed: frozenset[str] = frozenset()
@@ -90,11 +90,11 @@ class Joined:
         told = (subject.card.lives_in for subject in self.subjects)
         return tuple(sorted({f"{lives['device']} ({lives['gpu']})" for lives in told if "gpu" in lives}))
 
-    def of(self, subject: Judged, clause: str) -> tuple[Outcome, ...]:
+    def of(self, subject: JudgedSubject, clause: str) -> tuple[Outcome, ...]:
         """The outcomes of one subject under one clause, widest dtype first."""
         return self._by_clause.get((subject.number, clause), ())
 
-    def of_subject(self, subject: Judged) -> Mapping[str, tuple[Outcome, ...]]:
+    def of_subject(self, subject: JudgedSubject) -> Mapping[str, tuple[Outcome, ...]]:
         """The outcomes of one subject by clause, in the clauses' order, clauses without any left out."""
         found = {clause.id: self.of(subject, clause.id) for clause in self.clauses}
         return {clause: outcomes for clause, outcomes in found.items() if outcomes}
@@ -159,7 +159,7 @@ class _Cast:
         for known in run.record.subjects:
             self.cards[self.number(run, known.card.id)] = known
 
-    def people(self, outcomes: Iterable[Key]) -> tuple[Judged, ...]:
+    def people(self, outcomes: Iterable[Key]) -> tuple[JudgedSubject, ...]:
         """Everybody, sorted by id; a subject that was never loaded gets a blank card."""
         met: dict[int, set[DType]] = {number: set() for number in self.ids}
         for number, _, dtype in outcomes:
@@ -168,10 +168,10 @@ class _Cast:
         everybody = (self._judged(number, dtypes, ids.count(self.ids[number]) > 1) for number, dtypes in met.items())
         return tuple(sorted(everybody, key=lambda judged: (judged.card.id, judged.number)))
 
-    def _judged(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> Judged:
+    def _judged(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> JudgedSubject:
         known = self.cards.get(number) or SubjectKnown(_blank(self.ids[number]))
         ordered = tuple(dtype for dtype in DType if dtype in dtypes)
-        return Judged(number, known.card, known.broken, tuple(self.letters[number]), ordered, is_ambiguous)
+        return JudgedSubject(number, known.card, known.broken, tuple(self.letters[number]), ordered, is_ambiguous)
 
 
 def _blank(subject: str) -> SubjectCard:

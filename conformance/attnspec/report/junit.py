@@ -19,7 +19,7 @@ from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, Su
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.figures import SIGNS, counted, figure
-from attnspec.report.joined import Joined, JoinedRun, Judged, join
+from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 _COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -49,7 +49,7 @@ def junit(records: Sequence[RunRecord]) -> str:
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(joined: Joined, subject: Judged) -> ElementTree.Element:
+def _suite(joined: Joined, subject: JudgedSubject) -> ElementTree.Element:
     """All that was asked of a subject, with what it is as properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
@@ -70,14 +70,14 @@ def _lost_together(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
     return {reason: number for reason, number in lost.items() if number > 1 or reason == broken}
 
 
-def _lost_case(subject: Judged, reason: str, number: int) -> ElementTree.Element:
+def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.Element:
     """One error for all items that one reason kept from being run."""
     name = "adapter" if reason == subject.broken else "not run"
     how_many = f" ({counted(number, 'item')} not run)" if number else ""
     return _told_case(subject.card.id, name, _ERROR, f"{reason}{how_many}")
 
 
-def _properties(subject: Judged, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
+def _properties(subject: JudgedSubject, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
     told = {**_living(run, card), "library": card.distribution, "version": card.version,
             "held": _held(outcomes), "effort": header.effort,

@@ -38,8 +38,8 @@ class KnownGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A run that was held against a baseline. `libraries`: name and version of those that were judged."""
+class BaselineComparison:
+    """A run compared with a baseline of known failures. `libraries`: name and version of those that were judged."""
 
     run: JoinedRun
     libraries: tuple[str, ...]
@@ -102,13 +102,13 @@ def _good_news(mended: int, known: int) -> str:
     return f"; {which} {'is' if mended == 1 else 'are'} mended: renew the list (--update-baseline)"
 
 
-def held(joined: Joined) -> tuple[Held, ...]:
+def held(joined: Joined) -> tuple[BaselineComparison, ...]:
     """The runs that were held against a baseline."""
     clauses = {clause.id: clause for clause in joined.clauses}
     return tuple(_held(run, clauses) for run in joined.runs if run.record.header.baseline)
 
 
-def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> Held:
+def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> BaselineComparison:
     outcomes, cards = run.record.outcomes, [known.card for known in run.record.subjects]
     told = {finding.id: finding.says for card in cards for finding in card.findings}
     known: dict[str, list[Outcome]] = defaultdict(list)
@@ -119,7 +119,7 @@ def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> Held:
         elif outcome.change:
             changed[outcome.change.novelty].append(outcome)
     libraries = dict.fromkeys(card.release for card in cards)
-    return Held(
+    return BaselineComparison(
         run, tuple(filter(None, libraries)),
         tuple(group_of(name, told.get(name, UNEXPLAINED), _told(known[name]), clauses)
               for name in sorted(known, key=lambda name: -len(known[name]))),

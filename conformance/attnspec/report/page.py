@@ -23,7 +23,7 @@ from attnspec.report.audit.answers import answers
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.clause_table import applying_to_nobody, themes
-from attnspec.report.comparison import ROUNDING, Comparison
+from attnspec.report.comparison import ROUNDING, RunComparison
 from attnspec.report.coverage import at_named_sizes, coverage
 from attnspec.report.false_alarms import Campaign, campaign
 from attnspec.report.figures import (
@@ -144,7 +144,7 @@ def _piece(part: str) -> Markup:
 
 
 def _library(name: str) -> str:
-    """The folder of a subject's library, of an id or of `Judged.library`."""
+    """The folder of a subject's library, of an id or of `JudgedSubject.library`."""
     return name.partition("/")[0]
 
 
@@ -167,13 +167,13 @@ AXES: Mapping[str, str] = {
 }
 
 
-def write_page(records: Sequence[RunRecord], path: Path, *, compared: Comparison | None = None,
+def write_page(records: Sequence[RunRecord], path: Path, *, compared: RunComparison | None = None,
                past: History | None = None) -> None:
     """Write the page of one or several runs to `path`, making its folder."""
     write_whole(path, render(records, compared=compared, past=past), "page")
 
 
-def render(records: Sequence[RunRecord], *, compared: Comparison | None = None, past: History | None = None) -> str:
+def render(records: Sequence[RunRecord], *, compared: RunComparison | None = None, past: History | None = None) -> str:
     """The page of one or several runs as one HTML document that needs nothing else.
 
     It shows what the records hold: verdicts, a measurement of power, a campaign for false alarms, or several of these.

@@ -27,8 +27,8 @@ SAYS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One entry: its corner, the class of its colour, what is written in it and what a pointer reads.
+class PictureCell:
+    """One entry in a picture: its corner, the CSS class of its colour, the text in it and the text of its tooltip.
 
     over: the class of what is drawn over its colour; empty if nothing is.
     """
@@ -42,8 +42,8 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """An index beside the cells: the middle of its cell, and whether it is that of the worst entry."""
+class PictureTick:
+    """An index beside the cells of a picture: the middle of its cell, and whether it is that of the worst entry."""
 
     at: int
     index: int
@@ -51,7 +51,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class PictureGrid:
     """A picture ready to be drawn. `cropped` says what was left out; `low` and `high` are the ends of the scale.
 
     legend: the classes of entries that need a word, with it.  says: all of it for who cannot see it.
@@ -60,9 +60,9 @@ class Grid:
     name: str
     rows: str
     columns: str
-    cells: tuple[Cell, ...]
-    row_ticks: tuple[Tick, ...]
-    column_ticks: tuple[Tick, ...]
+    cells: tuple[PictureCell, ...]
+    row_ticks: tuple[PictureTick, ...]
+    column_ticks: tuple[PictureTick, ...]
     width: int
     height: int
     cell_width: int
@@ -123,7 +123,7 @@ class _Shown:
         return _shape(self.entries)
 
 
-def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> Grid:
+def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
     """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
     shown, scale = _shown(picture, around), scale or _scale(picture)
     rows, columns = shown.shape
@@ -131,7 +131,7 @@ def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | Non
     width, height = _CELL[is_roomy], _HEIGHT[is_roomy]
     cells = tuple(_cells(shown, scale, (width, height)))
     row_at, column_at = picture.worst if len(picture.worst) == len(_MARGIN) else (-1, -1)
-    return Grid(
+    return PictureGrid(
         name=picture.name, rows=picture.rows, columns=picture.columns, cells=cells,
         row_ticks=_ticks(shown.corner[0], rows, height, row_at),
         column_ticks=_ticks(shown.corner[1], columns, width, column_at),
@@ -141,7 +141,7 @@ def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | Non
         cropped=_cropped(_whole(picture), shown.shape), legend=_legend(cells), says=_says(shown, scale))
 
 
-def grids(pictures: Sequence[Picture]) -> tuple[Grid, ...]:
+def grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
     """All pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
 
     What was expected and what was seen share one scale.
@@ -220,23 +220,24 @@ def _shared(pictures: Sequence[Picture]) -> _Scale:
     return _Scale(min(finite, default=0.0), max(finite, default=0.0), False)
 
 
-def _cells(shown: _Shown, scale: _Scale, size: tuple[int, int]) -> list[Cell]:
+def _cells(shown: _Shown, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
     return [
         _cell(float(entry), shown, scale, (row, column), size)
         for row, line in enumerate(shown.entries) for column, entry in enumerate(line)
     ]
 
 
-def _cell(entry: float, shown: _Shown, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> Cell:
+def _cell(entry: float, shown: _Shown, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> PictureCell:
     (row, column), mark = place, shown.mark(*place)
     is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
     is_told = size[0] == _CELL[1] or not math.isfinite(entry)
     over = [mark] if mark == "masked" or not is_judged else []
     over += ["worst"] if shown.is_worst(row, column) else []
     said = "".join(f", {SAYS[each]}" for each in over)
-    return Cell(_MARGIN[0] + column * size[0], _MARGIN[1] + row * size[1], scale.css(entry) if is_judged else "z",
-                _written(entry) if is_told and is_judged else "",
-                f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {figure(entry, 6)}{said}", " ".join(over))
+    return PictureCell(_MARGIN[0] + column * size[0], _MARGIN[1] + row * size[1],
+                       scale.css(entry) if is_judged else "z", _written(entry) if is_told and is_judged else "",
+                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {figure(entry, 6)}{said}",
+                       " ".join(over))
 
 
 def _written(entry: float) -> str:
@@ -245,18 +246,18 @@ def _written(entry: float) -> str:
     return figure(entry, 1) if "×" in text else text
 
 
-def _ticks(first: int, count: int, size: int, worst: int) -> tuple[Tick, ...]:
+def _ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, ...]:
     """The indices that are written, at the middle of their cells: not all where cells are small, that of the worst
     entry in any case, and then not its neighbours.
     """
     step = 1 if count <= _ROOMY else 4
     here = range(first, first + count)
     written = [index for index in here[::step] if step == 1 or worst not in here or abs(index - worst) > 1]
-    return tuple(Tick((index - first) * size + size // 2, index, index == worst)
+    return tuple(PictureTick((index - first) * size + size // 2, index, index == worst)
                  for index in sorted({*written, *({worst} & set(here))}))
 
 
-def _legend(cells: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
+def _legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
     """What occurs among the cells and is no colour of the scale."""
     met = {name for cell in cells for name in cell.over.split()} | {
         "nan" for cell in cells if cell.css in ("nan", "inf")}

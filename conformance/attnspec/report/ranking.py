@@ -6,20 +6,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attnspec.record.ranked import KernelRanked, Standing
+from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted
 
-WORDS = {Standing.CONFORMS: "conforms", Standing.VIOLATED: "does not conform", Standing.NOT_JUDGED: "was not judged"}
-CSS = {Standing.CONFORMS: "good", Standing.VIOLATED: "bad", Standing.NOT_JUDGED: "idle"}
+WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+         KernelStanding.NOT_JUDGED: "was not judged"}
+CSS = {KernelStanding.CONFORMS: "good", KernelStanding.VIOLATED: "bad", KernelStanding.NOT_JUDGED: "idle"}
 SIGNS = {"good": "✓", "bad": "✗", "idle": "?"}
 CAUSES = 12
 """So many likely causes are listed with the kernels that have them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One kernel. place: from 1; kernels of the same verdict and score share it."""
+class RankingRow:
+    """One row of the ranking: a kernel. place: from 1; kernels of the same verdict and score share it."""
 
     place: int
     kernel: KernelRanked
@@ -43,7 +44,7 @@ class Ranking:
 
     headline: str
     css: str
-    rows: tuple[Row, ...]
+    rows: tuple[RankingRow, ...]
     causes: tuple[SharedCause, ...]
     clauses: tuple[tuple[str, int], ...]
     seconds: float
@@ -56,7 +57,7 @@ def ranking(records: Sequence[RunRecord]) -> Ranking | None:
     if not kernels:
         return None
     ordered = sorted(kernels.values(), key=_order)
-    conforming = sum(kernel.verdict is Standing.CONFORMS for kernel in ordered)
+    conforming = sum(kernel.verdict is KernelStanding.CONFORMS for kernel in ordered)
     is_whole = conforming == len(ordered) and not any(record.interrupted for record in records if record.ranks)
     headline = f"{conforming} of {counted(len(ordered), 'kernel')} {'conforms' if conforming == 1 else 'conform'}"
     return Ranking(
@@ -67,21 +68,21 @@ def ranking(records: Sequence[RunRecord]) -> Ranking | None:
 
 def _order(kernel: KernelRanked) -> tuple[int, float, str]:
     """Conforming ones first, then by score; what was not judged last."""
-    return list(Standing).index(kernel.verdict), -kernel.score, kernel.subject
+    return list(KernelStanding).index(kernel.verdict), -kernel.score, kernel.subject
 
 
 def _are_some_wrong(kernels: Sequence[KernelRanked]) -> bool:
-    return any(kernel.verdict is Standing.VIOLATED for kernel in kernels)
+    return any(kernel.verdict is KernelStanding.VIOLATED for kernel in kernels)
 
 
-def _rows(kernels: Sequence[KernelRanked]) -> tuple[Row, ...]:
+def _rows(kernels: Sequence[KernelRanked]) -> tuple[RankingRow, ...]:
     keys = [_order(kernel)[:2] for kernel in kernels]
     return tuple(_row(keys.index(key) + 1, kernel) for key, kernel in zip(keys, kernels, strict=True))
 
 
-def _row(place: int, kernel: KernelRanked) -> Row:
+def _row(place: int, kernel: KernelRanked) -> RankingRow:
     css = CSS[kernel.verdict]
-    return Row(place, kernel, WORDS[kernel.verdict], css, SIGNS[css])
+    return RankingRow(place, kernel, WORDS[kernel.verdict], css, SIGNS[css])
 
 
 def _causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:

@@ -9,11 +9,11 @@ from attnspec.core.nouns import DType
 from attnspec.record.outcome import Outcome, Reading
 from attnspec.report.clause_table import finding_anchor
 from attnspec.report.figures import FINDINGS, clause_anchor, figure
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class DTypeReading:
     """One reading at one dtype. `value` carries its spread; `css` is `beyond` where the clause was broken by it."""
 
     dtype: DType
@@ -31,7 +31,7 @@ class Quantity:
     clause: str
     instrument: str
     target: str
-    reads: tuple[Read, ...]
+    reads: tuple[DTypeReading, ...]
 
     @property
     def is_worded(self) -> bool:
@@ -43,7 +43,7 @@ class Quantity:
 class SubjectReadings:
     """All that was read off one subject. What is told in words (its precision grade) stands first."""
 
-    subject: Judged
+    subject: JudgedSubject
     quantities: tuple[Quantity, ...]
 
     @property
@@ -70,7 +70,7 @@ def written(reading: Reading) -> str:
     return f"{figure(reading.value, 2)}{spread}"
 
 
-def _quantities(joined: Joined, subject: Judged) -> Iterable[Quantity]:
+def _quantities(joined: Joined, subject: JudgedSubject) -> Iterable[Quantity]:
     for number, clause in enumerate(joined.clauses):
         outcomes = joined.of(subject, clause.id)
         is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
@@ -79,12 +79,12 @@ def _quantities(joined: Joined, subject: Judged) -> Iterable[Quantity]:
                            finding_anchor(number, subject) if is_finding else clause_anchor(clause), tuple(reads))
 
 
-def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[Read]]:
+def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
     """What was read at each dtype, by the name of the quantity."""
-    found: dict[str, list[Read]] = {}
+    found: dict[str, list[DTypeReading]] = {}
     for outcome in outcomes:
         for reading in outcome.readings:
             css = "beyond" if outcome.verdict in FINDINGS else ""
-            read = Read(outcome.dtype, written(reading), reading.sentence, css, isinstance(reading.value, str))
+            read = DTypeReading(outcome.dtype, written(reading), reading.sentence, css, isinstance(reading.value, str))
             found.setdefault(reading.quantity, []).append(read)
     return found

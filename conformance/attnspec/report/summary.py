@@ -12,7 +12,7 @@ from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import explanations, likely_without_share
 from attnspec.report.clause_table import applying_to_nobody, shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
-from attnspec.report.joined import Joined, JoinedRun, Judged
+from attnspec.report.joined import Joined, JoinedRun, JudgedSubject
 from attnspec.report.known import but_for
 from attnspec.report.likely_cause import Explained, lowered, usual_beginning
 from attnspec.report.other_conventions import is_other_convention, other_conventions
@@ -46,7 +46,7 @@ class VerdictShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SubjectStanding:
     """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open.
 
     cause: what is likely behind most of its failures, as the console says it.  begins: where the clearest of them
@@ -54,7 +54,7 @@ class Standing:
     recommended, with their answers.
     """
 
-    subject: Judged
+    subject: JudgedSubject
     word: str
     css: str
     sentence: str
@@ -72,7 +72,7 @@ class Summary:
 
     title: str
     css: str
-    standings: tuple[Standing, ...]
+    standings: tuple[SubjectStanding, ...]
     interrupted: tuple[JoinedRun, ...]
     digests: tuple[tuple[str, str, str], ...]
     items: int
@@ -104,7 +104,7 @@ def exit_words(run: JoinedRun) -> str:
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 
-def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
+def _standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
     outcomes = joined.of_subject(subject)
     worst = [overall(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
@@ -113,9 +113,10 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
     groups = explanations(failures)
     cause = likely_without_share(groups)
-    return Standing(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict), _shares(outcomes),
-                    len(flat), cause, _beginning(groups, cause), tuple(refused_by(subject.card, flat)),
-                    other_conventions(_not_followed(flat, strict=strict)))
+    return SubjectStanding(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict),
+                           _shares(outcomes), len(flat), cause, _beginning(groups, cause),
+                           tuple(refused_by(subject.card, flat)),
+                           other_conventions(_not_followed(flat, strict=strict)))
 
 
 def _beginning(groups: Sequence[Explained], cause: str) -> str:
@@ -156,8 +157,8 @@ def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: b
     return f"conforms{but_for(outcomes)}", "good"
 
 
-def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged, groups: Sequence[Explained], *,
-              strict: bool) -> str:
+def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: JudgedSubject,
+              groups: Sequence[Explained], *, strict: bool) -> str:
     """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
     if failing := len(_clauses_of(groups)):
@@ -202,7 +203,7 @@ def _by_level(levels: Sequence[Level]) -> str:
     return ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
 
 
-def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> tuple[str, str]:
+def _title(joined: Joined, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
     if not standings and joined.faults:
         return f"{counted(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:
@@ -217,14 +218,14 @@ def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> 
     return f"{_share_that_conforms(standings)}{but_for(joined.outcomes.values())}", _worst_css(standings)
 
 
-def _share_that_conforms(standings: Sequence[Standing]) -> str:
+def _share_that_conforms(standings: Sequence[SubjectStanding]) -> str:
     conforming = sum(standing.css == "good" for standing in standings)
     if any(standing.subject.is_ambiguous for standing in standings):
         return f"{conforming} of {len(standings)} implementations × environments conform"
     return f"{conforming} of {counted(len(standings), 'implementation')} conform"
 
 
-def _worst_css(standings: Sequence[Standing]) -> str:
+def _worst_css(standings: Sequence[SubjectStanding]) -> str:
     found = {standing.css for standing in standings}
     return next(css for css in ("bad", "idle", "good") if css in found)
 

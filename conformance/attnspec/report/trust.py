@@ -10,7 +10,7 @@ from attnspec.core.plan import FAULT
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import SHORT, SIGNS
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Refutation:
 class FaultRow:
     """One fault, how it met every clause, and the clauses that refuted it, those that promised to first."""
 
-    fault: Judged
+    fault: JudgedSubject
     name: str
     meetings: tuple[Meeting, ...]
     by: tuple[Refutation, ...]
@@ -78,7 +78,7 @@ def trust(joined: Joined) -> Trust | None:
         absent=_absent(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
 
 
-def _row(joined: Joined, fault: Judged, clauses: tuple[ClauseText, ...]) -> FaultRow:
+def _row(joined: Joined, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
     name = fault.card.id.removeprefix(FAULT)
     met = [(clause, joined.of(fault, clause.id)) for clause in clauses]
     by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting(outcomes))]

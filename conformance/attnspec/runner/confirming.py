@@ -27,8 +27,11 @@ _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
 """What Python and Node write where nobody catches an exception."""
 
 
-class Shown(Enum):
-    """What came of a script. Interpreters exit with 1 as well where nobody catches; their last words tell it."""
+class ScriptOutcome(Enum):
+    """What came of a finding's script.
+
+    Interpreters exit with 1 as well where nobody catches an exception; their last words tell it.
+    """
 
     CONFIRMED = "confirmed"
     NOT_SO = "not so here"
@@ -41,7 +44,7 @@ class Confirmation:
     """A finding's script, run once. `said` is what it printed, or why it could not run."""
 
     finding: Finding
-    shown: Shown
+    shown: ScriptOutcome
     said: str
 
 
@@ -71,7 +74,7 @@ def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | st
 
 def _confirmed(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
     finding, place = placed
-    return (Confirmation(finding, Shown.CANNOT_RUN, place) if isinstance(place, str)
+    return (Confirmation(finding, ScriptOutcome.CANNOT_RUN, place) if isinstance(place, str)
             else _run(finding, place, there))
 
 
@@ -83,15 +86,15 @@ def _run(finding: Finding, subject: Registered | None, there: Surroundings) -> C
                                input=None if there.is_here else _handed_over(finding, process),
                                env={**os.environ, **process})
     except subprocess.TimeoutExpired:
-        return Confirmation(finding, Shown.BROKEN, f"took more than {LONGEST} s")
+        return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {LONGEST} s")
     except OSError as cause:
         raise TargetError(f"the command {command[0]!r} cannot be started: {cause.strerror}.") from None
     last = portable(ended.stderr).strip().rpartition("\n")[2]
     if "ModuleNotFoundError" in last:
-        return Confirmation(finding, Shown.CANNOT_RUN, last)
+        return Confirmation(finding, ScriptOutcome.CANNOT_RUN, last)
     if ended.returncode not in (0, 1) or _UNCAUGHT.search(ended.stderr):
-        return Confirmation(finding, Shown.BROKEN, last or f"ended with exit code {ended.returncode}")
-    shown = Shown.CONFIRMED if ended.returncode else Shown.NOT_SO
+        return Confirmation(finding, ScriptOutcome.BROKEN, last or f"ended with exit code {ended.returncode}")
+    shown = ScriptOutcome.CONFIRMED if ended.returncode else ScriptOutcome.NOT_SO
     return Confirmation(finding, shown, portable(ended.stdout).strip())
 
 

@@ -18,7 +18,7 @@ from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import source
-from attnspec.scaffold.writing.telling import told
+from attnspec.scaffold.writing.telling import describe_form
 from attnspec.subjects.installed import is_installed
 from attnspec.subjects.target import host_of
 
@@ -63,7 +63,7 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
             return _of_rotary(callee, there, folder)
         form = form_of(target, trier)
         learned = learned_of(form, trier)
-        found = (*told(form), *told_conventions(learned))
+        found = (*describe_form(form), *told_conventions(learned))
         texts = source(form, folder), head(form), entry(form, learned)
         return Written(*names_of(form), *texts, found, form.remarks, form.unread)
     finally:

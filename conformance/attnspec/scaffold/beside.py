@@ -13,14 +13,14 @@ from attnspec.core.keyword import Saying
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 from attnspec.scaffold.extended import Parameters, extended
-from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.form import At, CallForm
 from attnspec.scaffold.probe_problems import close, plain, truth_of
 from attnspec.scaffold.trial_adapter import Trier
 
 LSE = "return_lse"
 
 
-def weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
     and not logits, is told by their rows, which sum to 1.
     """
@@ -32,7 +32,7 @@ def weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return next((found for option in (known, *flagged) for found in _with_weights(option, trier)), form)
 
 
-def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
+def _with_weights(form: CallForm, trier: Trier) -> Iterator[CallForm]:
     """The form with weights, wherever they may be in what comes back."""
     asked = plain(form).but(return_weights=True)
     raw = trier.returned(replace(form, reading=None), asked if "return_weights" in form.keywords else plain(form))
@@ -47,7 +47,7 @@ def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
                 yield candidate
 
 
-def log_sum_exps(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def log_sum_exps(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """Asked for by a flag: whether they are right is for the suite to judge. Always there: they have to be near them,
     to one base or the other.
     """
@@ -58,7 +58,7 @@ def log_sum_exps(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return found or _of_other_numbers(form, trier)
 
 
-def _with_log_sum_exps(form: Form, trier: Trier) -> Iterator[Form]:
+def _with_log_sum_exps(form: CallForm, trier: Trier) -> Iterator[CallForm]:
     """The form with log-sum-exps, wherever they may be in what comes back."""
     asked, is_asked = plain(form).but(**{LSE: True}), LSE in form.keywords
     raw, truth = trier.returned(replace(form, reading=None), asked if is_asked else plain(form)), truth_of(form, asked)
@@ -74,7 +74,7 @@ def _with_log_sum_exps(form: Form, trier: Trier) -> Iterator[Form]:
             yield candidate
 
 
-def _of_other_numbers(form: Form, trier: Trier) -> Form:
+def _of_other_numbers(form: CallForm, trier: Trier) -> CallForm:
     """The form with a remark on what is always there, has the shape of log-sum-exps, and is none."""
     raw = trier.returned(replace(form, reading=None), plain(form))
     paths = [path for path, _, _ in trier.log_sum_exps(raw, plain(form))] if raw is not None else []

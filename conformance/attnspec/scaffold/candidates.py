@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from attnspec.core.errors import Place, TargetError, either
+from attnspec.core.errors import FileLocation, TargetError, either
 from attnspec.scaffold.acquaint import Written
 from attnspec.spec.yaml_lines import read_bytes
 
@@ -22,15 +22,18 @@ NEW = "New"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """What stands beside the reference's adapter. source: the candidate's own text, under the name `module`."""
+class CandidateAdapter:
+    """An adapter of a candidate, made from that of the reference.
+
+    source: the candidate's own text, which is imported under the name `module`.
+    """
 
     module: str
     source: bytes
     written: Written
 
 
-def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iterator[Candidate]:
+def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iterator[CandidateAdapter]:
     """Of each file, or each Python file of a folder, the adapter that was `written` for the reference, target
     (package.module:name), with the file's own class or function in its place: NAMENew if there is one, else NAME.
 
@@ -46,7 +49,7 @@ def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iter
         names[name] = file
         source = read_bytes(file, error=TargetError)
         stated = _put(written, target, f"{name}_candidate", _meant(file, source, target.rpartition(":")[2]), name)
-        yield Candidate(f"{name}_candidate", source, stated)
+        yield CandidateAdapter(f"{name}_candidate", source, stated)
 
 
 def _files(path: Path) -> list[Path]:
@@ -59,13 +62,14 @@ def _meant(file: Path, source: bytes, reference: str) -> str:
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError) as wrong:
-        raise TargetError(f"is no Python: {wrong}.", where=Place(str(file), getattr(wrong, "lineno", 1) or 1)) from None
+        where = FileLocation(str(file), getattr(wrong, "lineno", 1) or 1)
+        raise TargetError(f"is no Python: {wrong}.", where=where) from None
     defined = [each.name for each in body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
     for name in (reference + NEW, reference):
         if name in defined:
             return name
     raise TargetError(f"has no {either([reference + NEW, reference])}. It has: {', '.join(defined) or 'nothing'}.",
-                      where=Place(str(file)))
+                      where=FileLocation(str(file)))
 
 
 def _put(written: Written, target: str, module: str, meant: str, name: str) -> Written:

@@ -9,7 +9,7 @@ from attnspec.core.forms import BESIDE_CACHE, STATE
 from attnspec.core.nouns import Kind
 from attnspec.problems.caches import divided
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.form import Form, Passed
+from attnspec.scaffold.form import CallForm, Passed
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.probe_problems import CROSS, problem_of
 from attnspec.scaffold.trial_adapter import Trier
@@ -20,7 +20,7 @@ PATHS = ("[-1]", "[1]", ".cache", ".past_key_values", ".past_key_value", '["cach
 EQUAL = {"past_lengths": "equal"}
 
 
-def stepping(form: Form, called: tuple[TheirParameter, ...], trier: Trier) -> Form:
+def stepping(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> CallForm:
     """The form as a decoder, if it is right behind what its last call handed back; else the form as it is."""
     if form.reading is None or form.arrangement.mapped or not set(form.keywords) <= BESIDE_CACHE:
         return form
@@ -31,7 +31,7 @@ def stepping(form: Form, called: tuple[TheirParameter, ...], trier: Trier) -> Fo
     return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
 
 
-def _decoders(form: Form, called: tuple[TheirParameter, ...]) -> Iterator[Form]:
+def _decoders(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
     """With each parameter that may be a cache, and each place where the next one may be."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     for parameter in theirs(STATE, called):
@@ -42,7 +42,7 @@ def _decoders(form: Form, called: tuple[TheirParameter, ...]) -> Iterator[Form]:
                         for compiled in dict.fromkeys((form.compiled, False)))
 
 
-def _is_right(form: Form, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
+def _is_right(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
     sizes = replace(CROSS, **{axis: length for axis, length in form.sizes.items() if axis in ("D", "Dv")})
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes

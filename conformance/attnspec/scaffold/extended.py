@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.keyword import Saying
-from attnspec.scaffold.form import At, Form, Passed
+from attnspec.scaffold.form import At, CallForm, Passed
 from attnspec.scaffold.lookup import TheirParameter, theirs
 
 Parameters = Mapping[At, Sequence[TheirParameter]]
 
 
-def extended(form: Form, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[Form]:
+def extended(form: CallForm, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[CallForm]:
     """The form with one keyword more, in every way in which it may be handed over."""
     for saying in sayings:
         for at, listed in parameters.items():

@@ -26,8 +26,8 @@ class CallableKind(enum.Enum):
     KERAS = "layer of Keras"
 
 
-class Mode(enum.Enum):
-    """In which mode a module of PyTorch is called."""
+class ModuleMode(enum.Enum):
+    """The mode in which a module of PyTorch is called."""
 
     EVALUATION = "evaluation"
     TRAINING = "training"
@@ -85,8 +85,8 @@ class OutputPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What is known so far.
+class CallForm:
+    """How a function or class is called, as far as `init` knows by now.
 
     target: `package.module:name`.  lift: the framework whose tensors it takes.
     arrangement, names: how its arrays lie, and its parameters for them; no names where they are given by position.
@@ -135,8 +135,8 @@ class Form:
     cache: str = ""
     unread: tuple[str, ...] = ()
     is_guess: bool = False
-    mode: Mode = Mode.EVALUATION
-    variants: Mapping[str, Form] = field(default_factory=dict)
+    mode: ModuleMode = ModuleMode.EVALUATION
+    variants: Mapping[str, CallForm] = field(default_factory=dict)
 
     @property
     def module(self) -> str:

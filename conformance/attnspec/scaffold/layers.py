@@ -13,7 +13,7 @@ from attnspec.core.nouns import Kind
 from attnspec.host.lifts import LIFTS
 from attnspec.scaffold.arrangements import arrangements
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import Choices, choices, combinations, roles
 from attnspec.scaffold.memory import memory_in, query_in
@@ -23,15 +23,15 @@ from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, 
 from attnspec.scaffold.probe_problems import plain
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
-from attnspec.subjects.whole import Whole
+from attnspec.subjects.whole import ReturnedTree
 
 LISTED = ("inputs", "input")
 
 
-def function_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
+def function_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a function worth a try, the likeliest first."""
     for lift in lifts_of(callee, trier.there):
-        yield from array_forms(Form(callee.target, lift=lift), callee.parameters)
+        yield from array_forms(CallForm(callee.target, lift=lift), callee.parameters)
 
 
 def lifts_of(callee: Examined, there: There) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def lifts_of(callee: Examined, there: There) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*meant, *present, "")))
 
 
-def array_forms(form: Form, parameters: Sequence[TheirParameter]) -> Iterator[Form]:
+def array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
     """The form with its arrays in every arrangement, and its other parameters as their names say."""
     names = array_names(parameters)
     rest = tuple(each for each in parameters if each.name not in names)
@@ -54,7 +54,7 @@ def array_forms(form: Form, parameters: Sequence[TheirParameter]) -> Iterator[Fo
             yield replace(known, arrangement=arrangement, names=named(names, parameters))
 
 
-def with_given(form: Form, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> Form:
+def with_given(form: CallForm, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> CallForm:
     """The form whose call is given this, and leaves the rest at its defaults."""
     left = {each.name: each.text for each in rest if each.name not in given and not each.is_required}
     only_by_position = any(each.kind is each.kind.POSITIONAL_ONLY for each in rest)
@@ -94,10 +94,10 @@ _BASES: Mapping[str, CallableKind] = {
 _SHOWN = 4  # parameters in a message
 
 
-def class_forms(layer: Examined, trier: Trier) -> Iterator[Form]:
+def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = family_of(layer)
-    form = Form(layer.target, Kind.LAYER, family, lift_of(family, layer.backend))
+    form = CallForm(layer.target, Kind.LAYER, family, lift_of(family, layer.backend))
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
@@ -112,7 +112,7 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[Form]:
             return
 
 
-def _born(form: Form, trier: Trier) -> tuple[Form, Whole | None]:
+def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
     born = trier.returned(form, plain(form))
     if not _is_lazy(born):
@@ -138,7 +138,7 @@ def lift_of(family: CallableKind, backend: str) -> str:
     return backend if backend in LIFTS else ""
 
 
-def _constructed(form: Form, layer: Examined, trier: Trier) -> Iterator[Form]:
+def _constructed(form: CallForm, layer: Examined, trier: Trier) -> Iterator[CallForm]:
     """How it is constructed: what each parameter means, and the config that it wants."""
     made = layer.constructor
     means = roles(made, At.CONSTRUCTOR)
@@ -166,7 +166,7 @@ _SIZES = ("M", "heads", "D")
 _MOST_SIZES = 3
 
 
-def _with_unknown_sizes(form: Form, made: Sequence[TheirParameter], means: Mapping[str, str],
+def _with_unknown_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[str, str],
                         options: Choices) -> Iterator[Mapping[str, str]]:
     """What a constructor is given whose widths and number of heads have names that nobody knows: every one of its
     numbers may be each of these, unless its default will do. A wrong guess is no attention, or none at another width.
@@ -192,7 +192,7 @@ def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
     return parameter.annotation in ("", "int") if parameter.is_required else is_whole
 
 
-def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
+def _calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[CallForm]:
     """How its arrays lie, and what else its call is given; what has a memory may be left to attend to its input."""
     names = array_names(called)
     if len(names) == 3 and theirs("key", called):
@@ -205,7 +205,7 @@ def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
     yield from _called(form, called, names[:1])
 
 
-def _called(form: Form, called: Sequence[TheirParameter], names: Sequence[str]) -> Iterator[Form]:
+def _called(form: CallForm, called: Sequence[TheirParameter], names: Sequence[str]) -> Iterator[CallForm]:
     """How its arrays, of these names, lie, and what else its call is given."""
     rest = tuple(each for each in called if each.name not in names)
     options = choices(rest, roles(rest, At.CALL), Kind.LAYER, At.CALL, form.lift)
@@ -215,7 +215,7 @@ def _called(form: Form, called: Sequence[TheirParameter], names: Sequence[str]) 
             yield replace(with_given(form, rest, given), arrangement=arrangement, names=named(names, called))
 
 
-def tree_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
+def tree_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a function over parameters worth a try; none for a function that is handed no parameters."""
     parameters = callee.parameters
     roots = roots_of(parameters)
@@ -223,7 +223,7 @@ def tree_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
         return
     known = trier.there.examined(callee.target, sources=True)
     for lift in lifts_of(known, trier.there):
-        form = Form(callee.target, Kind.LAYER, CallableKind.TREE, lift)
+        form = CallForm(callee.target, Kind.LAYER, CallableKind.TREE, lift)
         tree = tree_of(known, roots, _given_to_initialisers(form), trier.there)
         rest = tuple(each for each in parameters if each.name not in roots)
         names = array_names(rest)
@@ -234,14 +234,14 @@ def tree_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
                 yield from _over(replace(called, names=given), tree)
 
 
-def _over(form: Form, tree: Tree) -> Iterator[Form]:
+def _over(form: CallForm, tree: Tree) -> Iterator[CallForm]:
     """The form with its parameters in every state worth a try."""
     for state in _states(form, tree.leaves):
         whole = replace(state, made={**state.made, **tree.others})
         yield from _with_state(replace(form, holders=tree.holders), whole)
 
 
-def _given_to_initialisers(form: Form) -> Mapping[str, str]:
+def _given_to_initialisers(form: CallForm) -> Mapping[str, str]:
     """By what its parameter means, the Python of what an initialiser is given."""
     sizes = plain(form).sizes
     lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
@@ -249,12 +249,12 @@ def _given_to_initialisers(form: Form) -> Mapping[str, str]:
     return {**{name: str(length) for name, length in lengths.items()}, "random_key": key}
 
 
-def _is_lazy(born: Whole | None) -> bool:
+def _is_lazy(born: ReturnedTree | None) -> bool:
     """Whether PyTorch has yet to learn the shapes of these parameters."""
     return born is not None and any(part.type_name == "UninitializedParameter" for part in born.parts)
 
 
-def _leaves(family: CallableKind, born: Whole | None) -> tuple[Leaf, ...]:
+def _leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
     """Its parameters as its family names them."""
     found = leaves_in(born) if born is not None else ()
     if family in (CallableKind.TORCH, CallableKind.NNX):
@@ -268,7 +268,7 @@ def _not_told(leaves: Sequence[Leaf]) -> str:
     return f"which of its parameters ({', '.join(names[:_SHOWN])}{more}) is which matrix could not be told"
 
 
-def _states(form: Form, leaves: Sequence[Leaf]) -> Iterator[State]:
+def _states(form: CallForm, leaves: Sequence[Leaf]) -> Iterator[State]:
     sizes = plain(form).sizes
     lengths = {"m": sizes.H * sizes.D, "h": sizes.H, "d": sizes.D}
     return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if form.is_told_groups else "heads")
@@ -282,7 +282,7 @@ def _of_biases(state: State) -> Mapping[str, bool | str]:
     return {} if has_all else {"biases": " ".join(state.biased)}
 
 
-def _with_state(form: Form, state: State) -> Iterator[Form]:
+def _with_state(form: CallForm, state: State) -> Iterator[CallForm]:
     """With all that it has, and, if it normalises, without its norms."""
     limits = {**form.limits, **_of_biases(state),
               **({} if state.projects_output else {"projects_output": False})}

@@ -16,7 +16,7 @@ from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE, log_sum_exps, weights
 from attnspec.scaffold.decoders import stepping
 from attnspec.scaffold.extended import Parameters, extended
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
 from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
@@ -33,7 +33,7 @@ _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
 """By the axes along which a mask may differ, how (B,H,T,S) becomes what is taken, and its shape."""
 
 
-def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def learned(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """The form with all keywords that were understood, and a remark on each that has a parameter and was not."""
     nearest: dict[str, Attempt | None] = {}
     for keyword, learn in _STEPS:
@@ -49,7 +49,7 @@ def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return replace(form, remarks=(*form.remarks, *said.values()), unread=tuple(unread))
 
 
-def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
+def _not_understood(form: CallForm, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
     """That a parameter was not understood which somebody may mean: the nearest, and what stood against it."""
     used = {each.parameter for each in form.passed}
     unknown = [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
@@ -63,16 +63,16 @@ def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: A
             f"{tried.parameter}={tried.expression}{says}; but {nearest.against}.")
 
 
-def _first_right(forms: Iterable[Form], problem: AnyProblem, trier: Trier) -> Form | None:
+def _first_right(forms: Iterable[CallForm], problem: AnyProblem, trier: Trier) -> CallForm | None:
     return next((form for form in forms if trier.is_right(form, problem)), None)
 
 
-def _full_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _full_masks(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """Truth values for every score."""
     return _masked(form, ("BHTS",), _truths(form), parameters, trier) or form
 
 
-def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _biases(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """What is added for every score."""
     problem = plain(form)
     sayings = [Saying(expression.format("bias"), shape) for expression, shape in _AXES["BHTS"]]
@@ -81,7 +81,7 @@ def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return _first_right(extended(form, "bias", parameters, sayings), posed, trier) or form
 
 
-def _masks_of_few_axes(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _masks_of_few_axes(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """Truth values or what is added, the same along some axes; for a parameter that takes nothing better."""
     if form.parameter("mask"):
         return form
@@ -91,21 +91,21 @@ def _masks_of_few_axes(form: Form, parameters: Parameters, trier: Trier) -> Form
     return _masked(form, few, _truths(form), rest, trier) or _masked(form, ["BHTS", *few], added, rest, trier) or form
 
 
-def _biases_as_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+def _biases_as_masks(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:  # noqa: ARG001  (a step's signature)
     """A callee that takes no mask may take one as a bias, if -inf is no harm to it."""
     problem, as_mask = plain(form), replace(form, limits={**form.limits, "bias_is_mask": True})
     is_asked = bool(form.parameter("bias")) and not form.parameter("mask")
     return as_mask if is_asked and trier.is_right(as_mask, problem.but(mask=mask_of(problem.sizes))) else form
 
 
-def _truths(form: Form) -> Sequence[tuple[str, str]]:
+def _truths(form: CallForm) -> Sequence[tuple[str, str]]:
     """What True or False, or one or zero, may mean: the expression, and the meaning in words."""
     return (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
             (VOCABULARIES[form.lift].numbers, "1 where a query may attend, else 0"))
 
 
-def _masked(form: Form, all_axes: Sequence[str], means: Sequence[tuple[str, str]], parameters: Parameters,
-            trier: Trier) -> Form | None:
+def _masked(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, str]], parameters: Parameters,
+            trier: Trier) -> CallForm | None:
     """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
     problem = plain(form)
     for axes in all_axes:
@@ -117,9 +117,9 @@ def _masked(form: Form, all_axes: Sequence[str], means: Sequence[tuple[str, str]
     return None
 
 
-def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
+def _said(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
     """For a keyword whose definition lists how it may be handed over."""
-    def learn(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    def learn(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
         if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
             return form
         if found := _as_said(form, word, parameters, trier) or _as_said_of_squares(form, word, parameters, trier):
@@ -129,7 +129,7 @@ def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
     return learn
 
 
-def _as_said(form: Form, word: Keyword, parameters: Parameters, trier: Trier) -> Form | None:
+def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
     for saying in word.sayings:
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
@@ -143,7 +143,7 @@ def _as_said(form: Form, word: Keyword, parameters: Parameters, trier: Trier) ->
     return None
 
 
-def _as_said_of_squares(form: Form, word: Keyword, parameters: Parameters, trier: Trier) -> Form | None:
+def _as_said_of_squares(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a causal flag that raises wherever T ≠ S, and is right where T = S: many a mask is made of one length."""
     apart = trier.nearest
     if word.name != "causal" or form.attends_to_itself or apart is None or apart.step is not Progress.RAISED:
@@ -153,7 +153,7 @@ def _as_said_of_squares(form: Form, word: Keyword, parameters: Parameters, trier
     return _as_said(squares, word, parameters, trier)
 
 
-def _with_wrong_flag(form: Form, word: Keyword, parameters: Parameters, nearest: Attempt | None) -> Form:
+def _with_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, nearest: Attempt | None) -> CallForm:
     """With a flag that has the keyword's name and changes the output, but not as the keyword does: a check tells why.
 
     Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
@@ -170,7 +170,7 @@ def _with_wrong_flag(form: Form, word: Keyword, parameters: Parameters, nearest:
     return replace(form, passed=nearest.form.passed, limits=nearest.form.limits, remarks=(*nearest.form.remarks, said))
 
 
-def _pasts(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _pasts(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """Past keys and values, which are given together and laid out alike."""
     problem = plain(form)
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
@@ -178,7 +178,7 @@ def _pasts(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return _both(form, parameters, trier, divided(problem, problem.sizes.S // 2), CACHED)
 
 
-def _segments(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """Segments of queries and of keys, which are given together."""
     problem = plain(form)
     if form.kind is Kind.LAYER:
@@ -187,7 +187,7 @@ def _segments(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return _both(form, parameters, trier, problem.but(**made), SEGMENTED)
 
 
-def _both(form: Form, parameters: Parameters, trier: Trier, posed: AnyProblem, pair: Sequence[str]) -> Form:
+def _both(form: CallForm, parameters: Parameters, trier: Trier, posed: AnyProblem, pair: Sequence[str]) -> CallForm:
     """With two keywords that are given together, in the first of their sayings, one by one, that is right."""
     name, beside = pair
     for one, other in zip(KEYWORDS[name].sayings, KEYWORDS[beside].sayings, strict=True):
@@ -198,7 +198,7 @@ def _both(form: Form, parameters: Parameters, trier: Trier, posed: AnyProblem, p
     return form
 
 
-def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+def _compiled(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:  # noqa: ARG001  (a step's signature)
     """Under jax.jit, as JAX is meant to run, if it runs so."""
     if form.lift != "jax" or form.family is CallableKind.KERAS:
         return form
@@ -206,7 +206,7 @@ def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa
     return compiled if trier.is_right(compiled, plain(form)) else form
 
 
-def _contiguous(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+def _contiguous(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:  # noqa: ARG001  (a step's signature)
     """In plain order, where a function of PyTorch asks for that at small sizes: reshaping copies nothing there."""
     if form.contiguous or form.lift != "torch" or form.is_class:
         return form
@@ -214,7 +214,7 @@ def _contiguous(form: Form, parameters: Parameters, trier: Trier) -> Form:  # no
     return replace(form, contiguous=trier.answer(form, small) is None and trier.asks_contiguous)
 
 
-def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _grouped(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """A flag for fewer key/value heads is given where there are fewer."""
     if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[At.CALL]}:
         return form
@@ -226,7 +226,7 @@ _SAID = sorted((word for word in KEYWORDS.values() if word.sayings and not word.
                key=lambda word: bool(word.needs_causal))
 """Those that may need the causal flag come after it."""
 _SMALL: Mapping[str, int] = {"H": 2, "Hkv": 2, "T": 2, "S": 2, "D": 1, "Dv": 1}
-_STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
+_STEPS: tuple[tuple[str, Callable[[CallForm, Parameters, Trier], CallForm]], ...] = (
     ("", _contiguous), ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes),
     ("mask", _biases_as_masks),
     *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), (SEGMENTED[0], _segments),

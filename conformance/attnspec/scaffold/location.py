@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.subjects.outline import near_file
 
 
@@ -37,7 +37,7 @@ def locate(target: str) -> Location:
         return Location(target)
     file = Path(written).absolute()
     if not file.is_file():
-        raise TargetError(f"there is no such file.{near_file(Path(written))}", where=Place(written))
+        raise TargetError(f"there is no such file.{near_file(Path(written))}", where=FileLocation(written))
     folder, parts = file.parent, [file.stem]
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -52,7 +52,7 @@ def _check_name(written: str, parts: list[str]) -> None:
     for part in parts:
         if not part.isidentifier():
             raise TargetError(f"an adapter has to import it, and {part!r} is no name of a module. Rename it, with "
-                              "letters, digits and `_` only.", where=Place(written))
+                              "letters, digits and `_` only.", where=FileLocation(written))
     if parts[0] in sys.stdlib_module_names:
         raise TargetError(f"Python has a module {parts[0]!r} itself, which an adapter would import in its place. "
-                          "Rename it.", where=Place(written))
+                          "Rename it.", where=FileLocation(written))

@@ -18,7 +18,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import NO, YES
-from attnspec.scaffold.form import CallableKind, Form
+from attnspec.scaffold.form import CallableKind, CallForm
 from attnspec.scaffold.probe_problems import mask_of, plain, square
 from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
@@ -51,13 +51,13 @@ class Learned:
                 if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
 
 
-def names_of(form: Form) -> tuple[str, str]:
+def names_of(form: CallForm) -> tuple[str, str]:
     """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", form.name.replace(".", "_")).lower()
     return re.sub(r"\W", "_", form.module.partition(".")[0]), name
 
 
-def head(form: Form) -> str:
+def head(form: CallForm) -> str:
     """The part of `manifest.yaml` that speaks of the library; a module that lies here needs no installing."""
     module = form.module.partition(".")[0]
     distribution = distribution_of(module)
@@ -65,7 +65,7 @@ def head(form: Form) -> str:
     return "\n".join([f"library: {names_of(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
 
 
-def entry(form: Form, learned: Learned) -> str:
+def entry(form: CallForm, learned: Learned) -> str:
     """The part that speaks of the subject."""
     return "\n".join(_entry(form, learned)) + "\n"
 
@@ -77,7 +77,7 @@ def told_conventions(learned: Learned) -> tuple[str, ...]:
             ) if told else ()
 
 
-def learned_of(form: Form, trier: Trier) -> Learned:
+def learned_of(form: CallForm, trier: Trier) -> Learned:
     """What the adapter is asked once it is known how to call it."""
     dtypes = tuple(dtype for dtype in DType if dtype is form.dtype
                    or trier.answer(replace(form, dtype=dtype), plain(replace(form, dtype=dtype))) is not None)
@@ -109,7 +109,7 @@ def _refused(subject: Subject, narrowed: Subject) -> Declared:
     return {name: tuple(map(str, limit)) if isinstance(limit, tuple) else limit for name, limit in found.items()}
 
 
-def _together(form: Form, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
+def _together(form: CallForm, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
     """A mask and the causal flag on values of another width too: another kernel may refuse what one accepts."""
     problem = square(form, Dv=6)
     if probed.get("mask_with_causal") != "both" or not trier.is_right(form, problem):
@@ -118,7 +118,7 @@ def _together(form: Form, trier: Trier, probed: Mapping[str, str]) -> Mapping[st
     return {} if trier.answer(form, both) is not None else {"mask_with_causal": UNDEFINED}
 
 
-def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
+def _flushes(form: CallForm, dtype: DType, trier: Trier) -> bool:
     """Whether subnormal values, if there is nothing else to attend to, come back as 0; or the framework says so.
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
@@ -133,7 +133,7 @@ def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
     return answer is not None and not answer.output.astype(np.float64).any()
 
 
-def _limits(form: Form, trier: Trier) -> Limited:
+def _limits(form: CallForm, trier: Trier) -> Limited:
     """Those of the form, and which of its widths and heads are tied to each other."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     if not trier.is_right(form, plain(form, Dv=6)):
@@ -145,13 +145,13 @@ def _limits(form: Form, trier: Trier) -> Limited:
     return limits
 
 
-def _is_grouped(form: Form, trier: Trier) -> bool:
+def _is_grouped(form: CallForm, trier: Trier) -> bool:
     """Whether a layer takes groups of heads: it answers rightly, or wrongly though it is told how many there are."""
     grouped = plain(form, H=6, D=4, Dv=4)
     return trier.is_right(form, grouped) or (form.is_told_groups and trier.answer(form, grouped) is not None)
 
 
-def _entry(form: Form, learned: Learned) -> Iterator[str]:
+def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     name = names_of(form)[1]
     yield f"  - id: {name}"
     yield f"    title: {form.module}.{form.name}"
@@ -182,7 +182,7 @@ def _text(value: bool | int | str | tuple[str, ...]) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _claims(form: Form, learned: Learned) -> tuple[str, ...]:
+def _claims(form: CallForm, learned: Learned) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
     named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
     claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in named),

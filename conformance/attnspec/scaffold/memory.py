@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.form import At, CallForm
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import unknown_ones
 from attnspec.scaffold.probe_problems import plain, truth_of
@@ -31,7 +31,7 @@ def memory_in(parameters: Sequence[TheirParameter]) -> str:
     return next(iter((*named, *others[:len(others) == 1])), "")
 
 
-def with_memory(form: Form, parameters: Sequence[TheirParameter], trier: Trier) -> Form:
+def with_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Trier) -> CallForm:
     """A layer that is right of its own input, handed a memory if it takes one: a check then tells what is wrong of it.
 
     Left out, wrong attention to another input would never be judged.
@@ -51,7 +51,7 @@ def with_memory(form: Form, parameters: Sequence[TheirParameter], trier: Trier) 
     return replace(handed, remarks=(*form.remarks, said))
 
 
-def _handed(form: Form, memory: str, query: str) -> Form:
+def _handed(form: CallForm, memory: str, query: str) -> CallForm:
     """The form that is given the memory beside its query, both by name."""
     limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
     given = {name: text for name, text in form.given.items() if name != memory}

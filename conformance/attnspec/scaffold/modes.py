@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import At, CallableKind, Form, Mode
+from attnspec.scaffold.form import At, CallableKind, CallForm, ModuleMode
 from attnspec.scaffold.meaning import NO_DROPOUT, roles
 from attnspec.scaffold.probe_problems import plain
 from attnspec.scaffold.trial_adapter import Trier
@@ -21,19 +21,19 @@ _FLAGS: Mapping[str, tuple[str, str]] = {"training": ("False", "True"), "determi
 """By what a parameter means, what it is given in evaluation and in training."""
 
 
-def with_modes(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def with_modes(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """The form of a layer with these variants, as far as it has them; a remark where one cannot be judged."""
     if not form.is_class or form.by_position:
         return form
     return _with_dropout(_with_training(form, parameters, trier), parameters, trier)
 
 
-def _with_training(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _with_training(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """With the layer in training, where whatever it drops is switched off."""
     if form.family in _HAVE_MODES:
-        tried = [replace(form, mode=mode) for mode in (Mode.TRAINING, Mode.TRAINING_WITHOUT_DROPOUT)]
+        tried = [replace(form, mode=mode) for mode in (ModuleMode.TRAINING, ModuleMode.TRAINING_WITHOUT_DROPOUT)]
     else:
-        tried = [flagged] if (flagged := _flagged(form, parameters, Mode.TRAINING)) else []
+        tried = [flagged] if (flagged := _flagged(form, parameters, ModuleMode.TRAINING)) else []
     against = ""
     for variant in tried:
         against = _against(variant, trier)
@@ -43,9 +43,9 @@ def _with_training(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return replace(form, remarks=(*form.remarks, said)) if against else form
 
 
-def _with_dropout(form: Form, parameters: Parameters, trier: Trier) -> Form:
+def _with_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """With the layer in evaluation that was constructed with every rate of dropout at a half."""
-    evaluated = form if form.family in _HAVE_MODES else _flagged(form, parameters, Mode.EVALUATION)
+    evaluated = form if form.family in _HAVE_MODES else _flagged(form, parameters, ModuleMode.EVALUATION)
     if evaluated is None and form.family is CallableKind.KERAS:
         evaluated = form  # which evaluates unless it is told otherwise
     variant = None if evaluated is None else _dropping(evaluated, parameters)
@@ -59,7 +59,7 @@ def _with_dropout(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return replace(form, variants={**form.variants, DROPOUT: variant})
 
 
-def _dropping(form: Form, parameters: Parameters) -> Form | None:
+def _dropping(form: CallForm, parameters: Parameters) -> CallForm | None:
     """The form constructed with rates; None for a constructor that takes none."""
     made = parameters.get(At.CONSTRUCTOR, ())
     means = roles(made, At.CONSTRUCTOR)
@@ -74,9 +74,9 @@ def _dropping(form: Form, parameters: Parameters) -> Form | None:
     return replace(form, construction={**form.construction, **rates}, config=config, variants={})
 
 
-def _flagged(form: Form, parameters: Parameters, mode: Mode) -> Form | None:
+def _flagged(form: CallForm, parameters: Parameters, mode: ModuleMode) -> CallForm | None:
     """The form that is told its mode, by its call or else by its constructor; None where neither takes a flag."""
-    is_training = mode is not Mode.EVALUATION
+    is_training = mode is not ModuleMode.EVALUATION
     for at in (At.CALL, At.CONSTRUCTOR):
         means = roles(parameters.get(at, ()), at)
         told = {name: _FLAGS[role][is_training] for name, role in means.items() if role in _FLAGS}
@@ -87,7 +87,7 @@ def _flagged(form: Form, parameters: Parameters, mode: Mode) -> Form | None:
     return None
 
 
-def _against(variant: Form, trier: Trier) -> str:
+def _against(variant: CallForm, trier: Trier) -> str:
     """Why a layer in training cannot be judged: it raises, or answers at random; empty where it can."""
     trier.nearest, problem = None, plain(variant)
     first, second = trier.answer(variant, problem), trier.answer(variant, problem)

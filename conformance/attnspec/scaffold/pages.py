@@ -11,7 +11,7 @@ from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, NUMBER, TABLE
 from attnspec.scaffold.arrangements import PAGES, PAGES_OF_ONE_QUERY
 from attnspec.scaffold.beside import LSE
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import At, Form, Passed
+from attnspec.scaffold.form import At, CallForm, Passed
 from attnspec.scaffold.layers import array_names, lifts_of, named, with_given
 from attnspec.scaffold.lookup import TheirParameter, plain, theirs
 from attnspec.scaffold.meaning import choices, combinations, roles, unknown_ones
@@ -29,7 +29,7 @@ _SLOTS = frozenset({"block_size", "page_size", "page_len", "block_len"})
 """Names of the number of slots of a page."""
 
 
-def paged_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
+def paged_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a function that has parameters for a table and for numbers of keys; none for any other.
 
     With as many queries as there are, and with one query a sequence, as in decoding.
@@ -41,7 +41,7 @@ def paged_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
         known = {*names, table, number}
         rest = tuple(each for each in parameters if each.name not in known)
         for lift in lifts_of(callee, trier.there):
-            form = Form(callee.target, lift=lift, passed=passed, names=named(names, parameters))
+            form = CallForm(callee.target, lift=lift, passed=passed, names=named(names, parameters))
             yield from _in_pages(form, rest)
 
 
@@ -58,7 +58,7 @@ def _read(parameters: Sequence[TheirParameter]) -> Iterator[tuple[str, str]]:
         yield from ((table, each.name) for each in dict.fromkeys(named_so or unknown))
 
 
-def _in_pages(form: Form, rest: Sequence[TheirParameter]) -> Iterator[Form]:
+def _in_pages(form: CallForm, rest: Sequence[TheirParameter]) -> Iterator[CallForm]:
     """The form in every arrangement of pages."""
     slots = {each.name: "key.shape[1]" for each in rest if plain(each.name) in _SLOTS}
     for given in combinations(choices(rest, roles(rest, At.CALL), form.kind, At.CALL, form.lift)):
@@ -72,7 +72,7 @@ def _limits(multiple: int) -> dict[str, bool | int | str]:
     return {} if multiple == 1 else {"page_multiple": multiple}
 
 
-def may_learn(form: Form, keyword: str) -> bool:
+def may_learn(form: CallForm, keyword: str) -> bool:
     """Whether a form has a place for a keyword that is not known yet."""
     if form.is_packed:
         return not keyword or (keyword in EXPRESSED and keyword != LSE)

@@ -18,7 +18,7 @@ from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
 from attnspec.numerics.sinks import with_sink
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 
 AnyProblem = Problem | LayerProblem
 
@@ -64,7 +64,7 @@ def unlike(truth: Expected, output: Array) -> float:
     return 2.0 if math.isnan(lengths) else 1 - float(first @ second) / lengths if lengths else 1.0
 
 
-def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
+def plain(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
     """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
     sizes = replace(SQUARE if form.attends_to_itself else CROSS, **{**form.sizes, **lengths})
     sizes = replace(sizes, S=sizes.T) if form.attends_to_itself else sizes
@@ -81,14 +81,14 @@ def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
     return problem.but(causal=bool(form.limits.get("causal_only")))
 
 
-def square(form: Form, **lengths: int) -> AnyProblem:
+def square(form: CallForm, **lengths: int) -> AnyProblem:
     """The same for a causal call: with as many keys as queries where nothing else is taken."""
     problem = plain(form, **lengths)
     is_square = form.limits.get("causal_lengths") == "equal"
     return plain(form, **{**lengths, "S": problem.sizes.T}) if is_square else problem
 
 
-def truth_of(form: Form, problem: AnyProblem) -> Expected:
+def truth_of(form: CallForm, problem: AnyProblem) -> Expected:
     """What the definition says, under the usual conventions."""
     return next(truths(problem, form.default_scale))
 

@@ -11,7 +11,7 @@ from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.arrangements import ONE_BEHIND_THE_OTHER
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import At, Form, Passed
+from attnspec.scaffold.form import At, CallForm, Passed
 from attnspec.scaffold.layers import array_names, lifts_of, named, with_given
 from attnspec.scaffold.lookup import theirs
 from attnspec.scaffold.meaning import ENDS, choices, combinations, roles
@@ -22,7 +22,7 @@ _ROLES: Mapping[str, str] = {"query_ends": "cu_query", "key_ends": "cu_key", "qu
 """By what a parameter of theirs means, ours."""
 
 
-def packed_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
+def packed_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a function that has parameters for the borders of queries and of keys; none for any other."""
     parameters = callee.parameters
     found = {ours: theirs(role, parameters)[:1] for role, ours in _ROLES.items()}
@@ -33,13 +33,13 @@ def packed_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
     known = {*names, *(each.parameter for each in passed)}
     rest = tuple(each for each in parameters if each.name not in known)
     for lift in lifts_of(callee, trier.there):
-        form = Form(callee.target, lift=lift, passed=passed, names=named(names, parameters),
-                    arrangement=ONE_BEHIND_THE_OTHER)
+        form = CallForm(callee.target, lift=lift, passed=passed, names=named(names, parameters),
+                        arrangement=ONE_BEHIND_THE_OTHER)
         for given in combinations(choices(rest, roles(rest, At.CALL), form.kind, At.CALL, lift)):
             yield with_given(form, rest, given)
 
 
-def with_ragged(form: Form, trier: Trier) -> Form:
+def with_ragged(form: CallForm, trier: Trier) -> CallForm:
     """The form, and what is to be said of sequences of unequal lengths: a check judges them where it can."""
     if any(ENDS in text for text in form.given.values()):
         said = "Its sequences are all of one length: ragged batches are not judged."

@@ -17,7 +17,7 @@ from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.problems.problem import numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.layers import lifts_of
 from attnspec.scaffold.lookup import TheirParameter, plain
 from attnspec.scaffold.manifest import names_of
@@ -45,7 +45,7 @@ class RotaryForm:
     passed: by keyword, their parameter and what it is given.  pairs: the convention, where no parameter says it.
     """
 
-    call: Form
+    call: CallForm
     positions: str
     layout: str = "(B,H,T,D)"
     passed: tuple[tuple[str, str, str], ...] = ()
@@ -79,7 +79,7 @@ def _forms(callee: Examined, there: There) -> Iterator[RotaryForm | None]:
     needed = [each.name for each in rest if each.is_required]
     for lift in lifts_of(callee, there):
         for layout in LAYOUTS:
-            plainest = RotaryForm(Form(callee.target, lift=lift), callee.parameters[1].name, layout)
+            plainest = RotaryForm(CallForm(callee.target, lift=lift), callee.parameters[1].name, layout)
             yield next((learned for begun in _with_needed(plainest, rest, needed)
                         if (learned := _learned(begun, rest, there)) is not None), None)
 

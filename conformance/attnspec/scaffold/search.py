@@ -12,7 +12,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.form import At, CallForm
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
@@ -37,7 +37,7 @@ class Pose:
     is_half: bool = False
     heads: int = 0
 
-    def of(self, form: Form, trier: Trier) -> Form | None:
+    def of(self, form: CallForm, trier: Trier) -> CallForm | None:
         """The form in this pose; None where it says nothing new. Other lengths and float16 are for functions that raise
         at the usual ones, as kernels do.
         """
@@ -53,7 +53,7 @@ class Pose:
                        dtype=DType.FLOAT16 if self.is_half else form.dtype)
 
 
-def _of_heads(form: Form, heads: int) -> Form:
+def _of_heads(form: CallForm, heads: int) -> CallForm:
     """The form for this number of heads alone."""
     return replace(form, heads=heads, sizes={**form.sizes, "H": heads, "Hkv": heads},
                    remarks=(*form.remarks, f"It reads the number of heads from its module, and takes {heads} only."))
@@ -78,7 +78,7 @@ _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
             for is_half in (False, True)))
 
 
-def form_of(target: str, trier: Trier) -> Form:
+def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
@@ -90,7 +90,7 @@ def form_of(target: str, trier: Trier) -> Form:
     return found
 
 
-def _form_of(callee: Examined, trier: Trier) -> Form | None:
+def _form_of(callee: Examined, trier: Trier) -> CallForm | None:
     fixed = _fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
         for form in _forms(callee, trier, pose):
@@ -103,24 +103,24 @@ def _form_of(callee: Examined, trier: Trier) -> Form | None:
     return None
 
 
-def _found_contiguous(form: Form, trier: Trier) -> Form | None:
+def _found_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
     """With its arrays in plain order, where it has asked for that."""
     if not trier.asks_contiguous or form.lift != "torch" or form.is_class:
         return None
     return _found(replace(form, contiguous=True), trier)
 
 
-def _is_of_them_only(form: Form, trier: Trier) -> bool:
+def _is_of_them_only(form: CallForm, trier: Trier) -> bool:
     """Whether it is wrong with other heads than it was found with."""
     return not trier.is_right(form, plain(form, H=CROSS.H + 1, Hkv=CROSS.H + 1))
 
 
-def _is_of_two_widths(form: Form, trier: Trier) -> bool:
+def _is_of_two_widths(form: CallForm, trier: Trier) -> bool:
     """Whether it is right, too, where it is made with another width, number of heads and width of a head."""
     return trier.is_right(form, plain(form, H=CROSS.H + 1, Hkv=CROSS.H + 1, D=_OTHER_WIDTH, Dv=_OTHER_WIDTH))
 
 
-def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[Form]:
+def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[CallForm]:
     if callee.is_class:
         forms = class_forms(callee, trier)
     else:
@@ -136,7 +136,7 @@ def parameters_of_all(callee: Examined) -> Parameters:
     return {At.CALL: callee.parameters}
 
 
-def _found(form: Form, trier: Trier) -> Form | None:
+def _found(form: CallForm, trier: Trier) -> CallForm | None:
     """The form if it answers rightly, in whatever way the output is read; also with another scale, or always causal."""
     problem = plain(form)
     returned = trier.returned(form, problem)
@@ -152,7 +152,7 @@ def _found(form: Form, trier: Trier) -> Form | None:
     return None
 
 
-def _variations(form: Form) -> Iterator[Form]:
+def _variations(form: CallForm) -> Iterator[CallForm]:
     """The form as it is; with another default scale; always causal."""
     yield form
     for name in SCALES:
@@ -161,7 +161,7 @@ def _variations(form: Form) -> Iterator[Form]:
     yield replace(form, limits={**form.limits, "causal_only": True}, remarks=(*form.remarks, "It is always causal."))
 
 
-def _right_ones(form: Form, outputs: list[Output]) -> Iterator[Output]:
+def _right_ones(form: CallForm, outputs: list[Output]) -> Iterator[Output]:
     """The outputs that are right by one convention or another."""
     problem = plain(form)
     known = list(truths(problem, form.default_scale))
@@ -170,7 +170,7 @@ def _right_ones(form: Form, outputs: list[Output]) -> Iterator[Output]:
             yield output
 
 
-def _keep_nearest(form: Form, problem: AnyProblem, outputs: list[Output], trier: Trier) -> None:
+def _keep_nearest(form: CallForm, problem: AnyProblem, outputs: list[Output], trier: Trier) -> None:
     """What is nearest to the definition as it is, with what would make it right."""
     truth = next(truths(problem, ""))
     for output in outputs:

@@ -13,7 +13,7 @@ from attnspec.hosting.client import Client, HostDied
 from attnspec.scaffold.examined import Examined, read_examined
 from attnspec.subjects.found import loaded_there
 from attnspec.subjects.not_loaded import not_ended
-from attnspec.subjects.source import Source
+from attnspec.subjects.source import FunctionSource
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import load_text
 
@@ -66,9 +66,9 @@ class There:
         return self._installed[module]
 
 
-def _source(target: str) -> Source:
+def _source(target: str) -> FunctionSource:
     """Raises TargetError for what an adapter could not import."""
     module, _, name = target.rpartition(":")
     if not module or not name or module.endswith(".py") or "/" in module:
         raise TargetError(f"{target!r} names nothing in a module. Write package.module:name or path/to/file.py:name.")
-    return Source.of(target)
+    return FunctionSource.of(target)

@@ -11,14 +11,14 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import TABLE
-from attnspec.core.forms import Form as Layout
+from attnspec.core.forms import InputForm as Layout
 from attnspec.core.narrowing import narrowed_by
 from attnspec.core.nouns import Verdict
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
-from attnspec.scaffold.form import Form, OutputPlace
+from attnspec.scaffold.form import CallForm, OutputPlace
 from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
 from attnspec.scaffold.there import There
 from attnspec.scaffold.writing.lines import ARRAYS
@@ -28,9 +28,9 @@ from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.packed import pack
 from attnspec.subjects.paged import USUAL, in_pages
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
-from attnspec.subjects.whole import Part, Whole
+from attnspec.subjects.whole import ReturnedArray, ReturnedTree
 
 Limited = Mapping[str, bool | int | str]
 DEATHS = 5
@@ -59,7 +59,7 @@ class Progress(enum.IntEnum):
 class Attempt:
     """A form that is not right: how far it came, what stood against it, and how unlike the truth its output is."""
 
-    form: Form
+    form: CallForm
     step: Progress
     against: str
     unlike: float = 0.0
@@ -83,14 +83,14 @@ class Trier:
     deaths: int = 0
     asks_contiguous: bool = False
 
-    def subject(self, form: Form) -> Subject:
+    def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
         subject = self.there.written(source(form), ADAPTER, form.lift)
         limits = narrowed_by(Limits(**form.limits), _refused(form))  # type: ignore[arg-type]  # by name, each of its own type
         declaration = replace(subject.declaration, limits=limits)
         return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
 
-    def returned(self, form: Form, problem: AnyProblem) -> Whole | None:
+    def returned(self, form: CallForm, problem: AnyProblem) -> ReturnedTree | None:
         """What the callee itself returns; None where it raises or returns None, and what it raises is kept."""
         self.tried += 1
         subject = self.subject(form)
@@ -107,7 +107,7 @@ class Trier:
             return None
         return None if whole.type_name == "NoneType" else whole
 
-    def _died(self, form: Form, died: SubjectDied) -> None:
+    def _died(self, form: CallForm, died: SubjectDied) -> None:
         """Keep it as another attempt that failed. Raises TargetError where it has died too often, or takes too long."""
         self.deaths += 1
         if died.verdict is Verdict.TIMED_OUT:
@@ -118,7 +118,8 @@ class Trier:
                               f"that were tried{last and f': {last}'}")
         self.keep(Attempt(form, Progress.RAISED, str(died)))
 
-    def outputs(self, form: Form, returned: Whole, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
+    def outputs(self, form: CallForm, returned: ReturnedTree, problem: AnyProblem,
+                shape: tuple[int, ...]) -> list[Output]:
         """What in what came back may be the output: every array that some way back brings into this shape."""
         backs = [each for each in BACKS[form.kind] if each.shape == OF_EQUAL_LENGTHS or not form.is_packed]
         found = [Output(OutputPlace("".join(path), PACKED_BACK if form.is_packed else back), output)
@@ -130,7 +131,7 @@ class Trier:
                                                         f"of which nothing can be read as {shape}"))
         return found
 
-    def weights(self, returned: Whole, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
+    def weights(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
         """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
 
         Weights and not logits: their rows sum to 1.
@@ -144,7 +145,7 @@ class Trier:
                 if found is not None and found.shape in shapes and np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
                     yield "".join(path), back, shapes[found.shape]
 
-    def log_sum_exps(self, returned: Whole, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
+    def log_sum_exps(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
         """Where in what came back something has the shape of log-sum-exps: the path, the way back, and (B,H,T)."""
         sizes = problem.sizes
         for path, array in _arrays(returned):
@@ -153,7 +154,7 @@ class Trier:
                 if found is not None and found.shape == (sizes.B, sizes.H, sizes.T):
                     yield "".join(path), back, found
 
-    def answer(self, form: Form, problem: AnyProblem) -> Answer | None:
+    def answer(self, form: CallForm, problem: AnyProblem) -> SubjectAnswer | None:
         """What the written adapter answers; None if nothing usable, and then the attempt is kept."""
         self.tried += 1
         subject = self.subject(form)
@@ -167,7 +168,7 @@ class Trier:
             self.keep(Attempt(form, Progress.NO_OUTPUT, str(refused)))
         return None
 
-    def is_right(self, form: Form, problem: AnyProblem, scale: float | None = None) -> bool:
+    def is_right(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> bool:
         """Whether it answers as the definition does, under one convention or another; rows that see nothing aside.
 
         scale: of what a layer computes, where attention itself is put to it.
@@ -190,18 +191,18 @@ class Trier:
             self.nearest = attempt
 
 
-def _refused(form: Form) -> tuple[Refusal, ...]:
+def _refused(form: CallForm) -> tuple[Refusal, ...]:
     of_heads = [f"H ≠ {form.heads}"] if form.heads else []
     of_one_query = ["T ≠ 1"] if form.takes_one_query else []
     return tuple(map(read_refusal, [*of_heads, *of_one_query]))
 
 
-def _near(returned: Whole) -> Iterator[Part]:
+def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:
     """The arrays that are not deep inside."""
     return (part for part in returned.parts if len(part.path) <= _DEEPEST)
 
 
-def _arrays(returned: Whole) -> Iterator[tuple[tuple[str, ...], Array]]:
+def _arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
     """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
     return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from attnspec.core.errors import FEW, Place, either, near_misses
+from attnspec.core.errors import FEW, FileLocation, either, near_misses
 from attnspec.core.nouns import DType, Effort, Level
 
 DEFINING = "agrees_with_definition"
@@ -22,7 +22,7 @@ MAKING = "form_agrees"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BibliographyEntry:
     """An entry of the bibliography: `spec/bibliography.yaml`."""
 
     key: str
@@ -46,7 +46,7 @@ class Citation:
     quote: str = ""
     translation: str = ""
     note: str = ""
-    where: Place = field(default=Place("", 0), compare=False)
+    where: FileLocation = field(default=FileLocation("", 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Word:
 
     name: str
     args: Mapping[str, object]
-    where: Place = field(default=Place("", 0), compare=False)
+    where: FileLocation = field(default=FileLocation("", 0), compare=False)
 
 
 class Glance(enum.Enum):
@@ -92,8 +92,8 @@ class Clause:
     note: str
     glance: Glance = Glance.ONE_DTYPE
     pool: str = ""
-    where: Place = field(default=Place("", 0), compare=False)
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False)
+    where: FileLocation = field(default=FileLocation("", 0), compare=False)
+    places: Mapping[str, FileLocation] = field(default_factory=dict, compare=False)
 
     @property
     def flips(self) -> bool:
@@ -113,7 +113,7 @@ class Clause:
         """The forms of a subject that it asks for, which attnspec makes itself."""
         return frozenset(str(word.args.get("form", "")) for word in self.then if word.name == MAKING)
 
-    def place_of(self, key: str) -> Place:
+    def place_of(self, key: str) -> FileLocation:
         """Where a key of the clause (`given`, `refuted_by`, …) stands; the clause's own place if it is not given."""
         return self.places.get(key, self.where)
 
@@ -129,7 +129,7 @@ class Spec:
     version: str
     digest: str
     clauses: tuple[Clause, ...]
-    bibliography: Mapping[str, Source]
+    bibliography: Mapping[str, BibliographyEntry]
     problems: Mapping[str, Word] = field(default_factory=dict)
     added: tuple[str, ...] = ()
     folder: Path = Path()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnspec.core.contract import ALL, CONTRACT, Contract
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Level
 from attnspec.core.refusal import AXES
 from attnspec.spec.clause import Clause, Word
 
-WHERE = Place("--must-take")
+WHERE = FileLocation("--must-take")
 
 
 def contract_clauses(contract: Contract, *, is_whole: bool = False) -> tuple[Clause, ...]:

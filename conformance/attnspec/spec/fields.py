@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from attnspec.core.errors import AttnspecError, Place, SpecError, quoted
+from attnspec.core.errors import AttnspecError, FileLocation, SpecError, quoted
 from attnspec.spec.yaml_lines import Located, LocatedList, describe
 
 E = TypeVar("E", bound=enum.Enum)
@@ -49,7 +49,7 @@ class Fields:
                 self._refuse_torn_text(key)
                 raise self.error.unknown(f"key of {self.what}", key, names, where=self.place(key))
 
-    def place(self, key: str = "") -> Place:
+    def place(self, key: str = "") -> FileLocation:
         """Where a field stands; without a key, or for a field not given, where the mapping stands."""
         return self.mapping.place_of(key)
 
@@ -186,7 +186,7 @@ class Fields:
             raise self.complain(key, f"should be {name}, not {describe(value)}.")
         return value
 
-    def _text(self, value: object, key: str, place: Place) -> str:
+    def _text(self, value: object, key: str, place: FileLocation) -> str:
         if not isinstance(value, str):
             quote = " Quote it if text is meant." if isinstance(value, bool | int | float) else ""
             raise self.error(f"{key!r} of {self.what} should be text, not {describe(value)}.{quote}", where=place)
@@ -194,7 +194,7 @@ class Fields:
             raise self.error(f"{key!r} of {self.what} is empty.", where=place)
         return value.strip()
 
-    def entries(self, key: str, of: str) -> Iterator[tuple[int, object, Place]]:
+    def entries(self, key: str, of: str) -> Iterator[tuple[int, object, FileLocation]]:
         """The entries of a list as they stand: (index, value, place). `of` says what they should be."""
         values = self.mapping[key]
         if not isinstance(values, LocatedList):
@@ -202,7 +202,7 @@ class Fields:
         for index, value in enumerate(values):
             yield index, value, values.place_of(index)
 
-    def _fields(self, value: object, key: str, what: str, place: Place) -> Fields:
+    def _fields(self, value: object, key: str, what: str, place: FileLocation) -> Fields:
         if not isinstance(value, Located):
             raise self.error(f"{key!r} of {self.what} should be a mapping, not {describe(value)}.", where=place)
         return Fields(value, what, self.error)

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from attnspec.core import paths
-from attnspec.core.errors import Place, SpecError, quoted
+from attnspec.core.errors import FileLocation, SpecError, quoted
 from attnspec.core.nouns import Level
 from attnspec.spec.clause import Clause, Spec
 from attnspec.spec.fields import Fields
@@ -79,7 +79,7 @@ def _context(documents: Mapping[str, Located], own: Iterable[Added]) -> Context:
 
 def _refuse_two(key: str, noun: str, documents: Iterable[Located]) -> None:
     """Raise SpecError for a name under `key` to which an earlier document gives another meaning."""
-    first: dict[str, tuple[object, Place]] = {}
+    first: dict[str, tuple[object, FileLocation]] = {}
     for document in documents:
         named: Located = document.get(key) or Located(document.place)
         for name, meant in named.items():
@@ -94,13 +94,14 @@ def _files(folder: Path) -> dict[str, bytes]:
     if not folder.is_dir():
         reason = "is not a folder" if folder.exists() else "there is no such folder"
         way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
-        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=Place(shown(folder)))
+        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=FileLocation(shown(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
     if not names.difference(_COMMON):
         raise SpecError("holds no clauses: there is no file of a theme, such as causal.yaml.",
-                        where=Place(shown(folder)))
+                        where=FileLocation(shown(folder)))
     if stray := sorted(path.name for path in folder.glob("*.yml")):
-        raise SpecError("the files of a spec end in .yaml; rename this one.", where=Place(shown(folder / stray[0])))
+        raise SpecError("the files of a spec end in .yaml; rename this one.",
+                        where=FileLocation(shown(folder / stray[0])))
     return {name: read_bytes(folder / name) for name in sorted(names.union(_COMMON))}
 
 
@@ -198,7 +199,7 @@ def _files_of(path: Path) -> list[Path]:
     files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
     if not files:
         raise SpecError("this folder should hold your own clauses, but there is no YAML file in it.",
-                        where=Place(shown(path)))
+                        where=FileLocation(shown(path)))
     return files
 
 

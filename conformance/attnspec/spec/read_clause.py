@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import PROFILES
-from attnspec.core.errors import Place, SpecError, quoted
+from attnspec.core.errors import FileLocation, SpecError, quoted
 from attnspec.core.nouns import Level
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.spec.clause import Citation, Clause, Glance, Source, Word
+from attnspec.spec.clause import BibliographyEntry, Citation, Clause, Glance, Word
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, describe
 
@@ -52,7 +52,7 @@ class Context:
     """What clauses refer to by name."""
 
     problems: Mapping[str, Word]
-    bibliography: Mapping[str, Source]
+    bibliography: Mapping[str, BibliographyEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _words(fields: Fields, key: str) -> tuple[Word, ...]:
     return tuple(_word(value, place) for _, value, place in fields.entries(key, "words"))
 
 
-def _word(value: object, place: Place) -> Word:
+def _word(value: object, place: FileLocation) -> Word:
     if isinstance(value, str) and value:
         return Word(value, Located(place), place)
     if not isinstance(value, Located):
@@ -248,25 +248,25 @@ _SOURCE_KEYS = frozenset({"title", "kind", "url", "author", "year", "note"})
 _KEY = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def read_bibliography(document: Located) -> dict[str, Source]:
+def read_bibliography(document: Located) -> dict[str, BibliographyEntry]:
     """The file's sources by their keys. Raises SpecError."""
     fields = Fields(document, "the bibliography")
     fields.only({"sources"})
     return read_sources(fields)
 
 
-def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, Source]:
+def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, BibliographyEntry]:
     """The sources under `sources` by their keys. Raises SpecError with file and line for what is no source."""
     sources = fields.inner("sources", "the list of sources", optional=optional)
     return {key: _source(key, source) for key, source in sources.named("the source")}
 
 
-def _source(key: str, fields: Fields) -> Source:
+def _source(key: str, fields: Fields) -> BibliographyEntry:
     fields.only(_SOURCE_KEYS)
     if not _KEY.fullmatch(key):
         raise SpecError(f"{quoted(key)} is not a key for a source: lower-case letters, digits and _ only.",
                         where=fields.place())
-    return Source(
+    return BibliographyEntry(
         key=key, title=fields.text("title"), kind=fields.one_of("kind", KINDS, kind="kind of source"),
         url=fields.url("url", ""), author=fields.text("author", ""), year=_year(fields), note=fields.text("note", ""))
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from attnspec.core import paths
-from attnspec.core.errors import AttnspecError, Place, SpecError, quoted
+from attnspec.core.errors import AttnspecError, FileLocation, SpecError, quoted
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 24  # no file of ours nests half as deep; without a limit Python's own stack would be it
@@ -33,12 +33,12 @@ _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 class Located(dict[str, Any]):
     """A mapping that knows its own place and that of each key."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FileLocation) -> None:
         super().__init__()
         self.place = place
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, FileLocation] = {}
 
-    def place_of(self, key: str) -> Place:
+    def place_of(self, key: str) -> FileLocation:
         """Where `key` stands; the mapping's own place if it has no such key."""
         return self.places.get(key, self.place)
 
@@ -46,12 +46,12 @@ class Located(dict[str, Any]):
 class LocatedList(list[Any]):
     """A sequence that knows its own place and that of each entry."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FileLocation) -> None:
         super().__init__()
         self.place = place
-        self.places: list[Place] = []
+        self.places: list[FileLocation] = []
 
-    def place_of(self, index: int) -> Place:
+    def place_of(self, index: int) -> FileLocation:
         """Where the entry `index` stands; the sequence's own place if it has no such entry."""
         return self.places[index] if 0 <= index < len(self.places) else self.place
 
@@ -63,7 +63,7 @@ def load_yaml(path: Path, *, error: type[AttnspecError] = SpecError) -> Located:
 
 def read_bytes(path: Path, *, error: type[AttnspecError] = SpecError) -> bytes:
     """The bytes of a file; raises `error` where it is missing, a folder, or not ours to read."""
-    where = Place(shown(path))
+    where = FileLocation(shown(path))
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -86,9 +86,9 @@ def parse_yaml(data: bytes, file: str, *, error: type[AttnspecError] = SpecError
     except yaml.YAMLError as cause:
         raise _complaint(cause, text, file, error) from None
     if document is None:
-        raise error(f"is empty; {wanted}.", where=Place(file, 1))
+        raise error(f"is empty; {wanted}.", where=FileLocation(file, 1))
     if not isinstance(document, Located):
-        raise error(f"holds {describe(document)}; {wanted}.", where=Place(file, 1))
+        raise error(f"holds {describe(document)}; {wanted}.", where=FileLocation(file, 1))
     return document
 
 
@@ -117,10 +117,10 @@ def _decoded(data: bytes, file: str, error: type[AttnspecError]) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
-        where = Place(file, data.count(b"\n", 0, cause.start) + 1)
+        where = FileLocation(file, data.count(b"\n", 0, cause.start) + 1)
         raise error(f"is not UTF-8 text: byte 0x{data[cause.start]:02x} cannot be read.", where=where) from None
     if found := _HIDDEN.search(text):
-        raise error(_hidden(found[0]), where=Place(file, text.count("\n", 0, found.start()) + 1))
+        raise error(_hidden(found[0]), where=FileLocation(file, text.count("\n", 0, found.start()) + 1))
     return text
 
 
@@ -131,8 +131,8 @@ def _hidden(character: str) -> str:
 def _complaint(cause: yaml.YAMLError, text: str, file: str, error: type[AttnspecError]) -> AttnspecError:
     """The parser's complaint in our form."""
     if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
-        return error("is not YAML.", where=Place(file, 1))
-    where = Place(file, cause.problem_mark.line + 1)
+        return error("is not YAML.", where=FileLocation(file, 1))
+    where = FileLocation(file, cause.problem_mark.line + 1)
     line = "".join(text.split("\n")[where.line - 1 : where.line])
     if plain := _in_plain_words(str(cause.problem), line, cause.problem_mark.column):
         return error(f"is not YAML: {plain}", where=where)
@@ -178,7 +178,7 @@ class _Builder:
         try:
             event: yaml.Event = self._parser.get_event()
         except (ValueError, OverflowError):  # PyYAML without libyaml: an escape that names no character
-            where = Place(self._file, self._parser.get_mark().line + 1)
+            where = FileLocation(self._file, self._parser.get_mark().line + 1)
             raise self._error("is not YAML: an escape of this text names no character.", where=where) from None
         return event
 
@@ -236,8 +236,8 @@ class _Builder:
             return int(text)
         return float(text) if _NUMBER.fullmatch(text) else text
 
-    def _place(self, event: yaml.Event) -> Place:
-        return Place(self._file, event.start_mark.line + 1 if event.start_mark else 0)
+    def _place(self, event: yaml.Event) -> FileLocation:
+        return FileLocation(self._file, event.start_mark.line + 1 if event.start_mark else 0)
 
     def _complain(self, message: str, event: yaml.Event) -> AttnspecError:
         return self._error(message, where=self._place(event))

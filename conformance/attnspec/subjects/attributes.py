@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import LIMITS, Declaration, of_kind
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import STATE
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import Kind
@@ -84,7 +84,7 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     return of_kind(said, signature.kind)
 
 
-def _read(name: str, given: Mapping[str, object], place: Place) -> Declaration:
+def _read(name: str, given: Mapping[str, object], place: FileLocation) -> Declaration:
     """The declaration, limits under their own key, as a manifest has them."""
     limits = {attribute: value for attribute, value in given.items() if attribute in LIMITS}
     others = {attribute: value for attribute, value in given.items() if attribute not in LIMITS}
@@ -92,13 +92,13 @@ def _read(name: str, given: Mapping[str, object], place: Place) -> Declaration:
                                    TargetError))
 
 
-def _located(value: object, place: Place) -> Located:
+def _located(value: object, place: FileLocation) -> Located:
     located = _at(value, place)
     assert isinstance(located, Located)
     return located
 
 
-def _at(value: object, place: Place) -> object:
+def _at(value: object, place: FileLocation) -> object:
     """The value as if it had been read from a file, at this place."""
     if isinstance(value, Mapping):
         mapping = Located(place)
@@ -123,7 +123,7 @@ def _check_value(function: Described, name: str, attribute: str, value: object) 
         raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None
 
 
-def _check_name(name: str, attribute: str, value: object, kind: Kind, place: Place) -> None:
+def _check_name(name: str, attribute: str, value: object, kind: Kind, place: FileLocation) -> None:
     """Raise TargetError for an attribute that means to declare something and does not."""
     known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
     meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED)), "")

@@ -10,15 +10,15 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place, TargetError
-from attnspec.core.forms import Form
+from attnspec.core.errors import FileLocation, TargetError
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
-from attnspec.subjects.call import Answer, Call, UnusableAnswer, of_input
+from attnspec.subjects.call import Call, SubjectAnswer, UnusableAnswer, of_input
 from attnspec.subjects.described import Described
 from attnspec.subjects.signature import mistyped
 
@@ -39,7 +39,7 @@ class BackwardPass:
     name: str
     keywords: frozenset[str]
     wants: frozenset[str] = frozenset()
-    where: Place | None = None
+    where: FileLocation | None = None
 
     def lacks(self, problem: Problem, limits: Limits) -> str:
         """Why it cannot be asked for gradients of a problem; empty if it can. A mask may travel as a bias."""
@@ -53,7 +53,7 @@ class BackwardPass:
         given = {name: value for name, value in call.keywords.items() if value is not False or name in self.keywords}
         return replace(call, keywords=given)
 
-    def kept(self, forward: Answer) -> Mapping[str, Array]:
+    def kept(self, forward: SubjectAnswer) -> Mapping[str, Array]:
         """What it wants of the forward pass: the output, (B,H,T,Dv) or (B,T,M), the log-sum-exp (B,H,T)."""
         found = {OUTPUT: forward.output, LSE: forward.lse}
         return {name: array for name, array in found.items() if array is not None and name in self.wants}
@@ -102,7 +102,7 @@ def _misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
 
 def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
-    forms = {Kind.ATTENTION: {Form.DENSE, Form.PACKED}, Kind.LAYER: {Form.DENSE}}
+    forms = {Kind.ATTENTION: {InputForm.DENSE, InputForm.PACKED}, Kind.LAYER: {InputForm.DENSE}}
     is_fit = declaration.form in forms.get(declaration.kind, ())
     return bool(declaration.lift) and is_fit and not refuses_gradients(declaration)
 

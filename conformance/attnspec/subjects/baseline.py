@@ -16,7 +16,7 @@ import yaml
 
 from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
-from attnspec.core.errors import Place, UsageError
+from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.core.processor import features
@@ -25,7 +25,7 @@ from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
-from attnspec.subjects.baseline_conditions import Conditions, Tried, conditions_after, read_conditions
+from attnspec.subjects.baseline_conditions import Conditions, TriedConditions, conditions_after, read_conditions
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.known_conventions import KnownConvention, conventions_after, read_known_conventions
 from attnspec.subjects.registry import findings_of
@@ -61,7 +61,7 @@ class Entry:
     finding: str = ""
     reason: str = ""
     processor: str = ""
-    where: Place = field(default=Place(""), compare=False)
+    where: FileLocation = field(default=FileLocation(""), compare=False)
 
     @property
     def key(self) -> Key:
@@ -100,7 +100,7 @@ def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
     return read_known_conventions(_fields(path))
 
 
-def read_tried(path: Path) -> Tried:
+def read_tried(path: Path) -> TriedConditions:
     """What a baseline was made under. Raises UsageError with file and line."""
     return read_conditions(_fields(path))
 
@@ -108,7 +108,7 @@ def read_tried(path: Path) -> Tried:
 def _fields(path: Path) -> Fields:
     if not path.exists():
         raise UsageError("there is no such file. attnspec check TARGET --baseline FILE makes one.",
-                         where=Place(shown(path)))
+                         where=FileLocation(shown(path)))
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
     fields.only(("known", "conventions", "made"))
     return fields
@@ -136,7 +136,7 @@ def _findings(folders: Sequence[Path | str]) -> Findings:
     return lambda name: () if is_bare(name) else of(name.partition("/")[0])
 
 
-def parsed_case(case: str, where: Place) -> Recipe:
+def parsed_case(case: str, where: FileLocation) -> Recipe:
     """The recipe that an entry records. Raises UsageError with file and line."""
     from attnspec.problems.recipe import Recipe  # noqa: PLC0415  (weight: NumPy)
 

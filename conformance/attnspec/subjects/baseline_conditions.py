@@ -47,11 +47,11 @@ class Conditions:
         return " and ".join(told)
 
 
-Tried = Mapping[Key, Conditions]
+TriedConditions = Mapping[Key, Conditions]
 """By subject, clause and dtype: under what a clause was put when the list was made."""
 
 
-def read_conditions(fields: Fields) -> Tried:
+def read_conditions(fields: Fields) -> TriedConditions:
     """What a baseline lists under `made`; nothing in a file of before. Raises UsageError with file and line."""
     found: dict[Key, Conditions] = {}
     for made in fields.each("made", "what the list was made under", optional=True):
@@ -70,7 +70,8 @@ def _keys(tried: Fields) -> Iterator[Key]:
             yield from ((subject, clause, dtype.value) for clause in tried.text("clauses").split())
 
 
-def conditions_after(before: Tried, outcomes: Iterable[Outcome], now: Conditions | None) -> list[dict[str, object]]:
+def conditions_after(before: TriedConditions, outcomes: Iterable[Outcome],
+                     now: Conditions | None) -> list[dict[str, object]]:
     """The entries that a baseline is written with: what was put now, and what was put before and is not put now.
 
     now: what the outcomes were found under; None where nobody knows, as of an old record.
@@ -115,7 +116,7 @@ def _groups(keys: Iterable[Key]) -> Iterator[dict[str, object]]:
         yield {"subjects": whom, "dtypes": list(at), "clauses": text}
 
 
-def novelty_of(failure: Outcome, tried: Tried, now: Conditions) -> tuple[Novelty, str]:
+def novelty_of(failure: Outcome, tried: TriedConditions, now: Conditions) -> tuple[Novelty, str]:
     """How a failure that is not listed stands to what the list was made under, with the rest of a sentence about it.
 
     Of a subject that the list was not made for, and of a list of before, nobody knows: it is new, and gates.

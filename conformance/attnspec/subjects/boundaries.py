@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from attnspec.core.refusal import Condition
+from attnspec.core.refusal import RefusalCondition
 
 PLACES: Mapping[str, tuple[int, ...]] = {
     "B": (1, 2, 3, 4, 9, 33),
@@ -28,8 +28,10 @@ LONGEST_LIST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """What was said along an axis: the sizes that are taken and those that are refused. refuses: asks one more.
+class AxisRefusals:
+    """Finds the conditions under which a function refuses sizes along one axis.
+
+    taken, refused: the sizes that it takes and those that it refuses so far.  refuses: asks about one more.
     keeps: whether there is none such, or a known limit keeps it away.
     """
 
@@ -39,7 +41,7 @@ class Axis:
     refuses: Callable[[int], bool]
     keeps: Callable[[int], bool] = lambda _: False
 
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[RefusalCondition, ...]:
         """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
         if len(self.taken) == 1 and self._takes(twice := 2 * self.taken[0]):
             return replace(self, taken=(*self.taken, twice)).conditions()
@@ -49,7 +51,7 @@ class Axis:
             return tuple(self._ends(1))
         step = self._step()
         if all(size % step for size in inner):
-            return Condition(self.name, "≠", 0, step), *self._ends(step)
+            return RefusalCondition(self.name, "≠", 0, step), *self._ends(step)
         listed = self._list(inner)
         return (listed,) if listed.sign == "not in" else (listed, *self._ends(1))
 
@@ -63,18 +65,18 @@ class Axis:
     def _takes(self, size: int) -> bool:
         return not self.keeps(size) and not self.refuses(size)
 
-    def _ends(self, step: int) -> Iterator[Condition]:
+    def _ends(self, step: int) -> Iterator[RefusalCondition]:
         """Refused from a size on, upwards and downwards, among the multiples of a step."""
         below = [size for size in self.refused if size < min(self.taken) and size % step == 0]
         above = [size for size in self.refused if size > max(self.taken) and size % step == 0]
         if len(self.taken) == 1 and below and above and step == 1:
-            yield Condition(self.name, "≠", self.taken[0])
+            yield RefusalCondition(self.name, "≠", self.taken[0])
             return
         if below:
             edge = self._edge(min(self.taken), max(below), step)
-            yield Condition(self.name, "=", 1) if edge == 2 else Condition(self.name, "<", edge)
+            yield RefusalCondition(self.name, "=", 1) if edge == 2 else RefusalCondition(self.name, "<", edge)
         if above:
-            yield Condition(self.name, ">", self._edge(max(self.taken), min(above), step))
+            yield RefusalCondition(self.name, ">", self._edge(max(self.taken), min(above), step))
 
     def _edge(self, taken: int, refused: int, step: int) -> int:
         """The last multiple of the step that is taken, on the way to one that is refused."""
@@ -88,10 +90,12 @@ class Axis:
         from_the_middle = sorted(sizes, key=lambda size: abs(2 * size - taken - refused))
         return next((size for size in from_the_middle if not self.keeps(size)), None)
 
-    def _list(self, inner: Sequence[int]) -> Condition:
+    def _list(self, inner: Sequence[int]) -> RefusalCondition:
         """Only those that were taken are, if all in between are refused, too; else those that were refused are not."""
         taken = sorted(self.taken)
         unlisted = [(low + high) // 2 for low, high in pairwise(taken) if high - low > 1]
         if len(taken) <= LONGEST_LIST and all(map(self.refuses, unlisted)):
-            return Condition(self.name, "not in", tuple(taken))
-        return Condition(self.name, "in", tuple(inner)) if len(inner) > 1 else Condition(self.name, "=", inner[0])
+            return RefusalCondition(self.name, "not in", tuple(taken))
+        if len(inner) > 1:
+            return RefusalCondition(self.name, "in", tuple(inner))
+        return RefusalCondition(self.name, "=", inner[0])

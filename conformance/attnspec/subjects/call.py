@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.host.backward import own_name
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
 from attnspec.host.frames import Entries
-from attnspec.host.lifts.making import Form
+from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
@@ -42,8 +42,8 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     """
 
     def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
-                 statement: str = "", is_stated: bool = False, module: str = "", place: Place | None = None,
-                 own_place: Place | None = None, act: str = "") -> None:
+                 statement: str = "", is_stated: bool = False, module: str = "", place: FileLocation | None = None,
+                 own_place: FileLocation | None = None, act: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
         self.traceback = traceback
@@ -101,7 +101,7 @@ class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class SubjectAnswer:
     """What a subject made of a problem.
 
     output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), or (B,T,S) of a subject that averages them, or None where
@@ -130,10 +130,6 @@ class NotDifferentiated(Exception):  # noqa: N818  (named for what happened; it 
     """The output requires no gradient: there is nothing to judge."""
 
 
-class NotMade(Exception):  # noqa: N818  (named for what happened; it is no error)
-    """The framework does not make the form of the function that is asked for; its words say why."""
-
-
 @dataclass(frozen=True, eq=False)
 class Call:
     """The arguments of a call, and the shapes of what should come back, which `names` names.
@@ -150,7 +146,7 @@ class Call:
     names: tuple[str, ...] = ("output", "weights")
     wrt: tuple[str, ...] = ()
     is_backward: bool = False
-    form: Form | None = None
+    form: FrameworkForm | None = None
 
     @cached_property
     def named(self) -> Mapping[str, Array]:
@@ -225,11 +221,11 @@ def private_copy(array: Array) -> Array:
     return copy
 
 
-def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> Answer:
+def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
-    Raises SubjectRaised, UnusableAnswer, NotDifferentiated or NotMade.
+    Raises SubjectRaised, UnusableAnswer, NotDifferentiated or FormNotMade.
     """
     if ended.ended == "raised":
         raise raised_there(ended.told, ended.said)
@@ -239,7 +235,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         if ended.told["name"] == NOT_REACHED:
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.told["name"] == NOT_MADE:
-            raise NotMade(portable(str(ended.told["named"])))
+            raise FormNotMade(portable(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
@@ -255,8 +251,8 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     said = portable(ended.said) if ended.said else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
     by_input = {name: found[of_input(name)] for name in call.wrt}
-    return Answer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept, gradients,
-                  found.get("lse"), by_input)
+    return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,
+                         gradients, found.get("lse"), by_input)
 
 
 def of_input(name: str) -> str:
@@ -277,8 +273,8 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
                          act=str(told.get("act") or ""))
 
 
-def _place(file: str, line: int) -> Place | None:
-    return Place(shown(Path(file)), line) if file else None
+def _place(file: str, line: int) -> FileLocation | None:
+    return FileLocation(shown(Path(file)), line) if file else None
 
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:

@@ -21,8 +21,8 @@ from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import NO_ANSWER, Death
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import (
-    Answer,
     Call,
+    SubjectAnswer,
     SubjectDied,
     answer_of,
     array_of,
@@ -31,7 +31,7 @@ from attnspec.subjects.call import (
     unique,
 )
 from attnspec.subjects.not_loaded import not_ended
-from attnspec.subjects.whole import Whole, whole_of
+from attnspec.subjects.whole import ReturnedTree, whole_of
 
 
 class Callee(Protocol):
@@ -41,7 +41,7 @@ class Callee(Protocol):
     def place(self) -> Mapping[str, str]:
         """What a record says of the process in which it lives."""
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer; with gradients of the sum of these rows of the output, (T,) bool.
 
         Raises SubjectRaised, SubjectDied or UnusableAnswer.
@@ -86,12 +86,12 @@ class Hosted:
         return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
                 **({started: portable(there.command[0])} if there.command and there.speaks is Speaks.PYTHON else {})}
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer, from over there; rows (T,) bool."""
         arrays, told, found = self._exchanged(call, rows)
         return self._answer(call, arrays, told, found)
 
-    def whole(self, call: Call) -> Whole:
+    def whole(self, call: Call) -> ReturnedTree:
         """Whatever comes back of a call that says no shapes, part by part. Raises SubjectRaised, SubjectDied."""
         _, told, found = self._exchanged(call, None)
         try:
@@ -126,7 +126,7 @@ class Hosted:
         return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
-                found: Sequence[Entries]) -> Answer:
+                found: Sequence[Entries]) -> SubjectAnswer:
         """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
         try:
             ended, changed = _ended(told, found, call, arrays)

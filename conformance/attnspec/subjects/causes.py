@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from attnspec.core.refusal import Condition, Refusal
+from attnspec.core.refusal import Refusal, RefusalCondition
 from attnspec.problems.problem import Sizes
-from attnspec.subjects.boundaries import FEW, PLACES, Axis
+from attnspec.subjects.boundaries import FEW, PLACES, AxisRefusals
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import Case, between, differing
 
@@ -26,14 +26,14 @@ FEWER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A refusal, with the function's words."""
+class WordedRefusal:
+    """A refusal, and what the function says when it refuses."""
 
     refusal: Refusal
     words: str
 
 
-def causes(interview: Interview, start: Case, end: Case) -> tuple[Found, ...]:
+def causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRefusal, ...]:
     """What the function refuses of `end`, where it takes `start`; none where it answers, or is not clear about it.
 
     A refusal that does not come again is none: it depends on something else than the sizes and keywords.
@@ -41,11 +41,11 @@ def causes(interview: Interview, start: Case, end: Case) -> tuple[Found, ...]:
     kept = frozenset(differing(start, end))
     if not kept or not interview.lasting(end) or not interview.takes(start):
         return ()
-    found = _Search(interview, start, end, _needed(interview, start, end, kept)).found()
+    found = _RefusalSearch(interview, start, end, _needed(interview, start, end, kept)).found()
     return tuple(each for one in found for each in _at_other_sizes(interview, start, end, one))
 
 
-def _at_other_sizes(interview: Interview, start: Case, end: Case, found: Found) -> tuple[Found, ...]:
+def _at_other_sizes(interview: Interview, start: Case, end: Case, found: WordedRefusal) -> tuple[WordedRefusal, ...]:
     """A keyword that is refused at the sizes of the start may be taken at others: a mask at B = 1. A refusal goes no
     further than what was refused, so the axis on which it depends is looked for.
     """
@@ -59,9 +59,9 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case, found: Found) 
         if moved is None or moved.sizes == plain or not interview.takes(moved):
             continue
         axes = _needed(interview, moved, refused, frozenset(differing(moved, refused)))
-        narrower = tuple(_Search(interview, moved, refused, axes).found())
+        narrower = tuple(_RefusalSearch(interview, moved, refused, axes).found())
         if narrower:
-            return tuple(Found(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
+            return tuple(WordedRefusal(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
     return (found,)
 
 
@@ -90,15 +90,15 @@ def _work(sizes: Sizes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
-    """From a start that is taken to an end that is refused for what is `kept` of it."""
+class _RefusalSearch:
+    """Looks for what a function refuses, from a start that it takes to an end that it refuses for what is `kept`."""
 
     interview: Interview
     start: Case
     end: Case
     kept: frozenset[str]
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[WordedRefusal]:
         """The refusals, one for each way in which the conditions along the axes can be met."""
         keywords = frozenset(self.end.keywords) & self.kept
         axes = self.kept - keywords
@@ -109,7 +109,8 @@ class _Search:
         alternatives = [relation] if relation else [
             each for axis in self._led(axes) for each in self._along_or_groups(axis)]
         if words and all(alternatives):
-            yield from (Found(Refusal(tuple(conditions), keywords), words) for conditions in product(*alternatives))
+            for conditions in product(*alternatives):
+                yield WordedRefusal(Refusal(tuple(conditions), keywords), words)
 
     def _led(self, axes: frozenset[str]) -> Sequence[str]:
         """The axes to look along: one that moves with another is left to it."""
@@ -126,7 +127,7 @@ class _Search:
         apart = self._at({axis: 2 * self.start.at(axis)})
         return self._is_kept(apart)
 
-    def _relation(self, axes: frozenset[str]) -> tuple[Condition, ...]:
+    def _relation(self, axes: frozenset[str]) -> tuple[RefusalCondition, ...]:
         """That two axes differ, where that is what matters and not how large they are."""
         for second, first in _TOGETHER.items():
             if axes and axes <= {first, second}:
@@ -135,23 +136,23 @@ class _Search:
                 is_apart_the_other_way = self._refuses({first: size, second: 2 * size})
                 if (is_apart or is_apart_the_other_way) and not self._refuses({first: 2 * size, second: 2 * size}):
                     sign = "≠" if is_apart and is_apart_the_other_way else "<" if is_apart else ">"
-                    return (Condition(second, sign, first),)
+                    return (RefusalCondition(second, sign, first),)
         return ()
 
-    def _along_or_groups(self, axis: str) -> tuple[tuple[Condition, ...], ...]:
+    def _along_or_groups(self, axis: str) -> tuple[tuple[RefusalCondition, ...], ...]:
         """The conditions along an axis. Where a function refuses all but one key head, which broadcasts, that is told
         of Hkv: G says nothing of it.
         """
         if axis != "G" or "H" in self.kept or not self._refuses_all_but_one_key_head():
             return (self._along(axis),)
-        return (Condition("Hkv", ">", 1),), (Condition("Hkv", "<", "H"),)
+        return (RefusalCondition("Hkv", ">", 1),), (RefusalCondition("Hkv", "<", "H"),)
 
     def _refuses_all_but_one_key_head(self) -> bool:
         one = ({"G": groups, "H": groups} for groups in GROUPS)
         more = ({"G": groups, "H": groups * heads} for groups in GROUPS for heads in (2, 3))
         return all(map(self._refuses, more)) and not any(map(self._refuses, one))
 
-    def _along(self, axis: str) -> tuple[Condition, ...]:
+    def _along(self, axis: str) -> tuple[RefusalCondition, ...]:
         def moved(size: int) -> Mapping[str, int]:
             partners = {second: size for second, first in _TOGETHER.items()
                         if first == axis and second in self.kept and self._are_tied(second)}
@@ -162,14 +163,14 @@ class _Search:
         taken, refused = self._said(axis, moved)
         if not taken or not refused:
             return ()
-        found = Axis(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
-                     lambda size: self._is_kept(self._at(moved(size)))).conditions()
+        found = AxisRefusals(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
+                             lambda size: self._is_kept(self._at(moved(size)))).conditions()
         if axis == "H" and (unlike := self._unlike_batch(found)):
             return unlike
         sizes = {axis: self.end.at(axis)}
-        return found if any(each.holds(sizes) for each in found) else (Condition(axis, "=", self.end.at(axis)),)
+        return found if any(each.holds(sizes) for each in found) else (RefusalCondition(axis, "=", self.end.at(axis)),)
 
-    def _unlike_batch(self, found: Sequence[Condition]) -> tuple[Condition, ...]:
+    def _unlike_batch(self, found: Sequence[RefusalCondition]) -> tuple[RefusalCondition, ...]:
         """That there are not as many key heads as batch entries, where but one number of heads is taken: an array with
         an axis too few meets the wrong one of these.
         """
@@ -179,7 +180,7 @@ class _Search:
             return ()
         is_moved = self._refuses({"B": 2 * batch, "H": groups * batch}) and not self._refuses(
             {"B": 2 * batch, "H": 2 * groups * batch})
-        return (Condition("Hkv", "≠", "B"),) if is_moved else ()
+        return (RefusalCondition("Hkv", "≠", "B"),) if is_moved else ()
 
     def _said(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
         listed = FEW if self.interview.subject.declaration.is_compiled else PLACES

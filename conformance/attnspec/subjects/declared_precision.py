@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import AttnspecError, ManifestError, Place
+from attnspec.core.errors import AttnspecError, FileLocation, ManifestError
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
@@ -13,7 +13,8 @@ from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Located
 
 
-def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
+def check_precision(declaration: Declaration, where: FileLocation | None,
+                    error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
     for dtype, words in _declared(declaration):
         try:
@@ -27,7 +28,8 @@ def check_precision(declaration: Declaration, where: Place | None, error: type[A
             raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
 
 
-def check_width(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
+def check_width(declaration: Declaration, where: FileLocation | None,
+                error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, under which a plain mistake conforms."""
     if declaration.kind is Kind.ROTARY:
         return  # the mistakes are of attention
@@ -60,7 +62,7 @@ def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) ->
     return found
 
 
-def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:
+def _place_of(words: Mapping[str, object], dtype: DType) -> FileLocation | None:
     """Where the first word stands that makes no sense by itself, else the class; None for what no file says."""
     if not isinstance(words, Located):
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType
 
 from attnspec.core import paths
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.github_actions import in_repository
 from attnspec.core.plan import HANDED
 from attnspec.core.targets import is_bare
@@ -17,7 +17,7 @@ from attnspec.subjects.outline import file_of_module
 from attnspec.subjects.registry import registered
 
 
-def defined_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
+def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
     """The line of the `def` that a target names: of a registered one, in its adapter. folders: further implementations.
 
     None where no file of this machine binds the name at its top level, as of what lives elsewhere.
@@ -32,7 +32,7 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
     return _in_file(file, name.partition(".")[0]) if file else None
 
 
-def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
+def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
     """The same with the file as GitHub's annotations name it.
 
     Of an adapter that wraps a function of the repository, it is the line of that function: that one is to be mended.
@@ -44,7 +44,7 @@ def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> Place | Non
     return next(filter(None, map(in_repository, (*(_wrapped(place) if wraps else ()), place))), None)
 
 
-def _wrapped(place: Place) -> Iterator[Place]:
+def _wrapped(place: FileLocation) -> Iterator[FileLocation]:
     """Where the functions and classes are defined that the adapter at a place imports and uses."""
     tree = ast.parse(Path(place.file).read_bytes())
     adapter = next(node for node in tree.body if node.lineno == place.line)
@@ -67,10 +67,12 @@ def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, s
     return file, name
 
 
-def _of_code(function: object) -> Place | None:
+def _of_code(function: object) -> FileLocation | None:
     """Where a function object was written."""
     code = getattr(function, "__code__", None)
-    return Place(str(Path(code.co_filename).resolve()), code.co_firstlineno) if isinstance(code, CodeType) else None
+    if not isinstance(code, CodeType):
+        return None
+    return FileLocation(str(Path(code.co_filename).resolve()), code.co_firstlineno)
 
 
 def _file_of_loaded(module: str) -> Path | None:
@@ -79,13 +81,13 @@ def _file_of_loaded(module: str) -> Path | None:
     return Path(file) if file else None
 
 
-def _in_file(file: Path, name: str) -> Place | None:
+def _in_file(file: Path, name: str) -> FileLocation | None:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):  # the trial says what is wrong with it
         return None
     line = next((node.lineno for node in tree.body if name in _names(node)), 0)
-    return Place(str(file.resolve()), line) if line else None
+    return FileLocation(str(file.resolve()), line) if line else None
 
 
 def _names(node: ast.stmt) -> set[str]:

@@ -8,7 +8,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.host.describing import described
 from attnspec.spec.yaml_lines import shown
 
@@ -34,7 +34,7 @@ class Described:
     qualname: str
     module: str
     doc: str
-    place: Place
+    place: FileLocation
     parameters: tuple[Parameter, ...] | None
     attributes: Mapping[str, object]
     uses: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Described:
     is_module_of_torch: bool = False
 
     @property
-    def where(self) -> Place | None:
+    def where(self) -> FileLocation | None:
         """Its place; None where nobody knows it."""
         return self.place if self.place.file else None
 
@@ -61,7 +61,7 @@ def read_description(told: Mapping[str, Any]) -> Described:
     parameters = told["parameters"]
     return Described(
         type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
-        place=Place(shown(Path(str(place[0]))), int(place[1])) if place else Place(""),
+        place=FileLocation(shown(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
         parameters=None if parameters is None else tuple(map(_parameter, parameters)),
         attributes={str(name): value_of(value) for name, value in told["attributes"].items()},
         uses=frozenset(map(str, told["uses"])),

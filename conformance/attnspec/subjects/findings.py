@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from attnspec.core.errors import ManifestError, Place, quoted
+from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType
 from attnspec.record.explaining import explains, is_named
@@ -86,7 +86,7 @@ class Finding:
     script: Path
     documented: str
     issue: str
-    where: Place
+    where: FileLocation
     versions: str = ""
     cases: Cases | None = None
     seen: tuple[Seen, ...] = ()
@@ -144,7 +144,7 @@ def read_findings(folder: Path) -> Iterator[Finding]:
     if (folder / FILE).is_file():
         fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a list of findings", ManifestError)
         fields.only(("findings",))
-        known: dict[str, Place] = {}
+        known: dict[str, FileLocation] = {}
         for finding in (_finding(each, folder) for each in fields.each("findings", "a finding")):
             if finding.id in known:
                 raise ManifestError(f"there are two findings {finding.id!r}; the first is at {known[finding.id]}. "

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array, numpy_dtype
@@ -37,7 +37,7 @@ def check_first_calls(target: str, surroundings: Surroundings, *, lift: str = ""
 
 def _returned_otherwise(subject: Subject, target: str) -> str:
     declared = subject.declaration
-    if declared.kind is not Kind.ATTENTION or declared.form is not Form.DENSE:
+    if declared.kind is not Kind.ATTENTION or declared.form is not InputForm.DENSE:
         return ""
     causal = {"causal": True} if declared.limits.causal_only else {}
     call = subject.as_spelled(Call(_inputs(subject), causal, first_of(declared.dtypes), (_SHAPE,)))

@@ -14,13 +14,14 @@ from attnspec.subjects.callee import Callee, hosted
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.not_loaded import not_ended, not_loaded
-from attnspec.subjects.source import Source, shown_path
+from attnspec.subjects.source import FunctionSource, shown_path
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A function: what is known of it, and how it is called once its lift is known. backward: of the function that
-    stands beside it by the name of its backward pass.
+class FoundFunction:
+    """A function that was found: what is known of it, and how it is called once its lift is known.
+
+    backward: what is known of the function beside it that has the name of its backward pass.
     """
 
     described: Described
@@ -29,15 +30,15 @@ class Found:
     backward: Described | None = None
 
 
-def there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Found:
+def there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
     """The function in its own process."""
     loaded = loaded_there(source, target, client, versions)
     described = _description(loaded.described, source.name)
     backward = None if loaded.backward is None else _description(loaded.backward, source.name + BACKWARD)
-    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions, backward)
+    return FoundFunction(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions, backward)
 
 
-def loaded_there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:
+def loaded_there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:
     """What the client tells of a callable that it has loaded. Raises TargetError."""
     client.begin_item()
     try:
@@ -58,11 +59,11 @@ def _description(told: Mapping[str, Any], name: str) -> Described:
         raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
 
 
-def in_process(source: Source, target: str) -> Found:
+def in_process(source: FunctionSource, target: str) -> FoundFunction:
     """The function in this process."""
     try:
         function, backward = loading.pair(source.header, source.name, source.backward)
     except loading.NotLoaded as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     beside = None if backward is None else described_of(backward)
-    return Found(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)
+    return FoundFunction(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)

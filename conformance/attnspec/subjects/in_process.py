@@ -14,7 +14,7 @@ from attnspec.host.frames import same_bits
 from attnspec.host.lifts import flushing
 from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Array
-from attnspec.subjects.call import Answer, Call, answer_of, array_of, entries_of, private_copy, unique
+from attnspec.subjects.call import Call, SubjectAnswer, answer_of, array_of, entries_of, private_copy, unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class InProcess:
         """The judge's own."""
         return {"process": "the judge's own: nothing keeps the two apart"}
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer to private copies; rows (T,) bool."""
         arrays = unique(list(call.named.values()))
         copies = {id(array): private_copy(array) for array in arrays}

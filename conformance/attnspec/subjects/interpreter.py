@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attnspec.core.errors import Place, quoted
+from attnspec.core.errors import FileLocation, quoted
 from attnspec.core.surroundings import Surroundings
 from attnspec.spec.fields import Fields
 from attnspec.subjects.installed import audited_command, no_start
@@ -19,7 +19,7 @@ class Interpreter:
 
     path: str
     written: str
-    where: Place
+    where: FileLocation
 
     @property
     def missing(self) -> str:

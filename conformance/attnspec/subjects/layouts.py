@@ -16,16 +16,16 @@ from attnspec.subjects.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How arrays may lie: what a function refuses that refuses it, a view, and the limit of such a function."""
+class MemoryLayout:
+    """A layout of arrays in memory: its name, a view of an array that lies so, and the limit of who refuses it."""
 
     name: str
     view: Callable[[Array], Array]
     within: Callable[[Limits], Limits]
 
 
-LAYOUTS = (Layout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
-           Layout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
+LAYOUTS = (MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
+           MemoryLayout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
 
 
 def with_layouts(interview: Interview, start: Case) -> Subject:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Declaration
-from attnspec.core.forms import Form as Layout
+from attnspec.core.forms import InputForm as Layout
 from attnspec.core.keywords import AXES
 from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
-from attnspec.host.lifts.making import Form
+from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.problems.problem import Array
-from attnspec.subjects.call import Answer, Call, NotMade
+from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.subject import Subject
 
@@ -28,12 +28,12 @@ class Made:
     form: str
     name: str
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
-        """The answer of the form; rows (T,). Raises NotMade, in the framework's words, where there is none."""
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
+        """The answer of the form; rows (T,). Raises FormNotMade, in the framework's words, where there is none."""
         try:
-            return self.callee.perform(replace(call, form=Form(self.form, tuple(_mapped(call)))), rows)
-        except NotMade as refused:
-            raise NotMade(f"{self.name} refuses it ({refused})") from None
+            return self.callee.perform(replace(call, form=FrameworkForm(self.form, tuple(_mapped(call)))), rows)
+        except FormNotMade as refused:
+            raise FormNotMade(f"{self.name} refuses it ({refused})") from None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
         return getattr(self.callee, name)

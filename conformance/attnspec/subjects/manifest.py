@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.deviation import Deviation
-from attnspec.core.errors import ManifestError, Place, quoted
+from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
@@ -132,7 +132,7 @@ class Registered:
     library: Library
     document: str
     note: str
-    where: Place
+    where: FileLocation
     process: Mapping[str, str] = field(default_factory=dict)
     faster_with: Mapping[str, str] = field(default_factory=dict)
     requires: str = ""
@@ -175,7 +175,7 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
     if not folder.name.isidentifier():
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is not an identifier, so its adapters cannot be imported. "
-                            f"Rename it, as in {better!r}.", where=Place(shown(folder)))
+                            f"Rename it, as in {better!r}.", where=FileLocation(shown(folder)))
     library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
         yield replace(_subject(subject, _narrowed(library, subject), folder),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import APART, GRAD
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
@@ -16,8 +16,8 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients
 from attnspec.subjects.lower import misfit
 
-_MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made by packing",
-                             Form.PAGED: "a paged function's keys and values are put into pages"}
+_MADE: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
+                                  InputForm.PAGED: "a paged function's keys and values are put into pages"}
 """By form, why a subject is not asked about the memory of its arrays."""
 
 STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their last axis"
@@ -84,7 +84,7 @@ class Misfits:
         if declaration.form in _MADE:
             yield _own_layout(problem, _MADE[declaration.form])
         if problem.key.shape[-2] != problem.value.shape[-2]:
-            yield "a page holds a value for every key" if declaration.form is Form.PAGED else \
+            yield "a page holds a value for every key" if declaration.form is InputForm.PAGED else \
                 "one input serves as key and value" if limits.one_memory else ""
         yield from self._of_keywords(given)
         if GRAD in given and isinstance(problem, Problem):
@@ -133,7 +133,7 @@ class Misfits:
 
 def _undifferentiated(declaration: Declaration) -> str:
     """What a reader calls subjects that no framework is asked about; empty of others."""
-    return {Form.PAGED: "functions that read pages", Form.DECODER: "decoders"}.get(declaration.form, "")
+    return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
 
 
 def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core import paths
-from attnspec.core.errors import ImportingError, MissingNameError, Place, TargetError, either, hint, near_misses
+from attnspec.core.errors import FileLocation, ImportingError, MissingNameError, TargetError, either, hint, near_misses
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
 from attnspec.hosting.process import DIED, Death
@@ -31,18 +31,18 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_place(told))
     if kind == "no_file":
         path = Path(name)
-        return TargetError(f"there is no such file.{near_file(path)}", where=Place(str(path)))
+        return TargetError(f"there is no such file.{near_file(path)}", where=FileLocation(str(path)))
     if kind == "no_python":
-        return TargetError("is not a Python file; its name should end in .py.", where=Place(name))
+        return TargetError("is not a Python file; its name should end in .py.", where=FileLocation(name))
     if kind == "member":
-        place = Place(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
+        place = FileLocation(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
         return MissingNameError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}", where=place)
     return ImportingError(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
                          where=_place(told) if told.get("file") else None)
 
 
-def _place(told: Mapping[str, Any]) -> Place:
-    return Place(shown(Path(str(told["file"]))), int(told["line"]))
+def _place(told: Mapping[str, Any]) -> FileLocation:
+    return FileLocation(shown(Path(str(told["file"]))), int(told["line"]))
 
 
 def _missing(told: Mapping[str, Any], name: str) -> str:

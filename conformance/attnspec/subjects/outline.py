@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
 from attnspec.core.gradient_keywords import BACKWARD
 from attnspec.core.targets import is_bare
 from attnspec.spec.yaml_lines import shown
@@ -50,7 +50,7 @@ def no_such_function(target: str) -> TargetError | None:
     if file is None or not file.is_file() or name.partition(".")[0] in (bound := names_in(file)) or not bound:
         return None
     return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
-                       where=Place(shown(file)))
+                       where=FileLocation(shown(file)))
 
 
 def is_anywhere(target: str) -> bool:
@@ -74,7 +74,7 @@ def class_for_function(target: str) -> TargetError | None:
     file = file_of(written)
     match only_binding(file, name) if file else None:
         case ast.ClassDef(decorator_list=[], bases=bases) as binding if file:
-            where = Place(shown(file), binding.lineno)
+            where = FileLocation(shown(file), binding.lineno)
             importable = by_name(file, name) if written.endswith(".py") else target
             return no_function(target, name, importable if bases else "", where)
     return None
@@ -92,7 +92,7 @@ def only_binding(file: Path, name: str) -> ast.stmt | None:
     return binding[0] if len(binding) == 1 and isinstance(binding[0], ast.stmt) and binding[0] in tree.body else None
 
 
-def no_function(target: str, name: str, importable: str, where: Place | None) -> TargetError:
+def no_function(target: str, name: str, importable: str, where: FileLocation | None) -> TargetError:
     """For a target that is the class of this name.
 
     importable: the class as `attnspec init` asks for it; "" for one without a base, which is no framework's.

@@ -55,7 +55,7 @@ def _no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PageLayout:
     """How keys are put into pages. slots: of a page, by the number of keys.  order: page numbers (pages,) in
     the order in which they are handed out.  spare: pages that nobody uses.  columns: of the table, more than needed.
     tail: what stands there.  content: of slots that hold no key.  is_tight: whether keys beyond a length have no slot.
@@ -78,27 +78,27 @@ UNUSED_PAGES = 65_600
 MOST_SLOTS = 2**21
 """Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
 
-_LONG = Layout(columns=3, is_tight=True)
+_LONG = PageLayout(columns=3, is_tight=True)
 _BEYOND = replace(_LONG, slots=lambda keys: max(slots for slots in (1, 2, 3, 4) if keys % slots == 0), tail=_unused)
 
-LAYOUTS: Mapping[PagePattern, Layout] = {
-    "shuffled": Layout(),
-    "in_order": Layout(order=np.arange, spare=0),
-    "backwards": Layout(order=lambda pages: np.arange(pages)[::-1], spare=0),
-    "one_slot": Layout(slots=lambda _: 1),
-    "odd": Layout(slots=lambda _: 3),
-    "one_page": Layout(slots=lambda keys: keys, spare=0),
+LAYOUTS: Mapping[PagePattern, PageLayout] = {
+    "shuffled": PageLayout(),
+    "in_order": PageLayout(order=np.arange, spare=0),
+    "backwards": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=0),
+    "one_slot": PageLayout(slots=lambda _: 1),
+    "odd": PageLayout(slots=lambda _: 3),
+    "one_page": PageLayout(slots=lambda keys: keys, spare=0),
     "long_table": _LONG,
     "large_beyond": replace(_BEYOND, content=LARGE),
     "nan_beyond": replace(_BEYOND, content=np.nan),
     "no_page_beyond": replace(_LONG, tail=_no_page),
-    "pages_of_16": Layout(slots=lambda _: 16),
-    "pages_of_32": Layout(slots=lambda _: 32),
-    "pages_of_64": Layout(slots=lambda _: 64),
-    "pages_of_128": Layout(slots=lambda _: 128),
-    "pages_of_256": Layout(slots=lambda _: 256),
-    "beyond_16_bits": Layout(slots=lambda _: 1, order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
-    "shared": Layout(slots=lambda _: 2, shares=True),
+    "pages_of_16": PageLayout(slots=lambda _: 16),
+    "pages_of_32": PageLayout(slots=lambda _: 32),
+    "pages_of_64": PageLayout(slots=lambda _: 64),
+    "pages_of_128": PageLayout(slots=lambda _: 128),
+    "pages_of_256": PageLayout(slots=lambda _: 256),
+    "beyond_16_bits": PageLayout(slots=lambda _: 1, order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
+    "shared": PageLayout(slots=lambda _: 2, shares=True),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED, OF_ENTRIES
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import DType, Kind
@@ -62,10 +62,9 @@ class Case:
         number = numpy_dtype(dtype)
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
-        has_own_slopes = self.keywords.get("alibi_slopes") == OF_ENTRIES
-        patterns = {**NEUTRAL, **({"alibi_slopes": OF_ENTRIES} if has_own_slopes else {})}
+        rare = {name: value for name, value in self.keywords.items() if is_rare(name, value)}
         neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
-                   **{name: keyword_array(name, patterns[name], 0, self.sizes, dtype) for name in NEUTRAL
+                   **{name: keyword_array(name, rare.get(name, NEUTRAL[name]), 0, self.sizes, dtype) for name in NEUTRAL
                       if name in self.keywords}} if self.keywords.keys() & AXES.keys() else {}
         problem = Problem(dtype, query, key, value, **{name: neutral.get(name, value)
                                                        for name, value in self.keywords.items() if name not in CACHED})
@@ -78,6 +77,12 @@ def case_of(problem: Problem | LayerProblem | RotaryProblem) -> Case:
         given = {name: value for name, value in problem.given.items() if name != POSITIONS}
         return Case(problem.sizes, {**given, **({"rotary_width": "half"} if "rotary_width" in given else {})})
     return Case(problem.sizes, {name: True if name in AXES else value for name, value in problem.given.items()})
+
+
+def is_rare(keyword: str, value: object) -> bool:
+    """Whether it is the pattern of the values that few functions take of a keyword."""
+    rare = EVERY_KEYWORD[keyword].rare if keyword in EVERY_KEYWORD else None
+    return rare is not None and value == rare.pattern
 
 
 def value_for(keyword: str, limits: Limits) -> Any:  # noqa: ANN401  (by the keyword)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from attnspec.core.cache_keywords import OF_ENTRIES
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import OFF
 from attnspec.core.narrowing import limits_saying, narrowed_by
@@ -21,7 +21,7 @@ from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Sizes
-from attnspec.subjects.causes import Found, causes
+from attnspec.subjects.causes import WordedRefusal, causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.layer_refusals import WIDTHS, with_widths
@@ -54,8 +54,6 @@ OPTIONAL = (
     Optional("causal with T ≠ S", "T", "causal with T ≠ S", "S", causal=True),
     Optional("causal with T > S", "S", "causal with T > S", "T", causal=True),
 )
-
-OWN_SLOPES = "alibi_slopes (B,H)"
 
 FAR = (
     Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(1, 128, 128, 5, 3, 40, 40),
@@ -90,7 +88,7 @@ def with_refusals(subject: Subject) -> Subject:
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
     subject = _without_optional(with_layouts(begun.interview.of(subject), begun.start), begun.start)
-    return _with_groups(begun.about(_with_slopes(_with_found(subject), begun)))
+    return _with_groups(begun.about(_without_rare(_with_found(subject), begun)))
 
 
 def _without_optional(subject: Subject, start: Case) -> Subject:
@@ -106,8 +104,8 @@ def limits_without_refusals(subject: Subject) -> Limits:
     limits = subject.declaration.limits
     asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused}
     found = limits_saying({*subject.refused, *asked}) | {
-        limit for limit, width in WIDTHS.items() if width.name in subject.refused} | (
-        {"slopes_are_shared"} if OWN_SLOPES in subject.refused else set())
+        limit for limit, width in WIDTHS.items() if width.name in subject.refused} | {
+        each.rare.limit for each in EVERY_KEYWORD.values() if each.rare and each.rare.name in subject.refused}
     return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
                    **{name: getattr(Limits(), name) for name in found})
 
@@ -128,12 +126,12 @@ class Begun:
         """The same of the subject within other limits."""
         return replace(self, interview=self.interview.of(subject))
 
-    def refused(self, end: Case) -> tuple[Found, ...]:
+    def refused(self, end: Case) -> tuple[WordedRefusal, ...]:
         """What the function refuses of a case and has not promised; none where it has promised any of it."""
         found = tuple(self._taken_beside(each) for each in causes(self.interview, self.start, end))
         return () if any(_is_promised(self.subject, each) for each in found) else found
 
-    def _taken_beside(self, found: Found) -> Found:
+    def _taken_beside(self, found: WordedRefusal) -> WordedRefusal:
         """A keyword that is taken together with another, the causal flag above all, is refused without that only."""
         if found.refusal.conditions or len(found.refusal.keywords) != 1:
             return found
@@ -153,7 +151,7 @@ def begin(subject: Subject, dtype: DType) -> Begun | None:
     return Begun(interview, start) if start else None
 
 
-def narrowed(subject: Subject, found: Iterable[Found]) -> Subject:
+def narrowed(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
     """The subject with these refusals among its limits; a keyword that is refused as such is one that it lacks."""
     for each in found:
         subject = _without_less(subject, each.refusal)
@@ -280,18 +278,21 @@ def _settled(begun: Begun, end: Case) -> Begun:
     return begun
 
 
-def _with_slopes(subject: Subject, begun: Begun) -> Subject:
-    """The subject as one that takes the same slopes for every batch entry, where it says that it takes no others."""
-    declared = subject.declaration
-    if "alibi_slopes" not in declared.keywords or declared.limits.slopes_are_shared:
-        return subject
-    interview, shared = begun.interview.of(subject), with_keyword(begun.start, "alibi_slopes", declared.limits)
-    own = replace(shared, keywords={**shared.keywords, "alibi_slopes": OF_ENTRIES})
-    words = interview.lasting(own) if interview.takes(shared) else ""
-    if not words:
-        return subject
-    declared = replace(declared, limits=replace(declared.limits, slopes_are_shared=True))
-    return replace(subject, declaration=declared, refused={**subject.refused, OWN_SLOPES: words})
+def _without_rare(subject: Subject, begun: Begun) -> Subject:
+    """The subject as one that takes no rare values of a keyword, as slopes of each batch entry, where it says so."""
+    for keyword in sorted(subject.declaration.keywords & EVERY_KEYWORD.keys()):
+        rare, declared = EVERY_KEYWORD[keyword].rare, subject.declaration
+        if rare is None or getattr(declared.limits, rare.limit):
+            continue
+        interview, usual = begun.interview.of(subject), with_keyword(begun.start, keyword, declared.limits)
+        asked = replace(usual, keywords={**usual.keywords, keyword: rare.pattern})
+        words = interview.lasting(asked) if interview.takes(usual) else ""
+        if words:
+            lacking: dict[str, Any] = {rare.limit: True}
+            limits = replace(declared.limits, **lacking)
+            subject = replace(subject, declaration=replace(declared, limits=limits),
+                              refused={**subject.refused, rare.name: words})
+    return subject
 
 
 def _with_groups(begun: Begun) -> Subject:
@@ -306,7 +307,7 @@ def _with_groups(begun: Begun) -> Subject:
     return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
 
-def _is_promised(subject: Subject, found: Found) -> bool:
+def _is_promised(subject: Subject, found: WordedRefusal) -> bool:
     """Whether a profile is claimed that promises what is refused, or grouped heads are declared; that they were found
     to be taken is no promise.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec.core import paths
-from attnspec.core.errors import ManifestError, Place, TargetError, UsageError
+from attnspec.core.errors import FileLocation, ManifestError, TargetError, UsageError
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.core.targets import is_bare
 from attnspec.record.outcome import KnownFinding
@@ -112,7 +112,7 @@ def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
         for library in _inside(parent):
             if library.name in seen and not library.samefile(seen[library.name]):
                 raise ManifestError(f"there is already a folder of this name, {shown(seen[library.name])}; "
-                                    "rename this one.", where=Place(shown(library)))
+                                    "rename this one.", where=FileLocation(shown(library)))
             if library.name not in seen:
                 seen[library.name] = library
                 yield library
@@ -120,13 +120,13 @@ def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
 
 def _inside(parent: Path) -> Iterator[Path]:
     if not parent.is_dir():
-        raise UsageError("there is no such folder of implementations.", where=Place(shown(parent)))
+        raise UsageError("there is no such folder of implementations.", where=FileLocation(shown(parent)))
     if (parent / FILE).is_file():
         holder = shown(parent.absolute().parent)
         raise UsageError(f"this is one library's folder; name the folder that holds it, {holder}.",
-                         where=Place(shown(parent)))
+                         where=FileLocation(shown(parent)))
     for path in sorted(parent.iterdir()):
         if (path / FILE).is_file():
             yield path
         elif path.is_dir() and any(path.glob("*.py")):
-            raise ManifestError(f"holds adapters but no {FILE}.", where=Place(shown(path)))
+            raise ManifestError(f"holds adapters but no {FILE}.", where=FileLocation(shown(path)))

@@ -21,7 +21,7 @@ from attnspec.core.forms import (
     SAID,
     STATE,
     TABLE,
-    Form,
+    InputForm,
 )
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
@@ -41,9 +41,9 @@ _LONGEST = 40  # characters of a default that are shown
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 
 
-_SAID: Mapping[Form, frozenset[str]] = {
-    Form.DENSE: frozenset(), Form.PACKED: SAID, Form.PAGED: frozenset({TABLE}),
-    Form.DECODER: HELD_IN_CACHE | {STATE}}
+_SAID: Mapping[InputForm, frozenset[str]] = {
+    InputForm.DENSE: frozenset(), InputForm.PACKED: SAID, InputForm.PAGED: frozenset({TABLE}),
+    InputForm.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that it says by other means."""
 
 
@@ -59,7 +59,7 @@ class Signature:
     keywords: frozenset[str]
     kind: Kind
     defaults: Mapping[str, str]
-    form: Form = Form.DENSE
+    form: InputForm = InputForm.DENSE
     given: frozenset[str] = frozenset()
     off: Mapping[str, bool] = field(default_factory=dict)
     spelled: Mapping[str, str] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, ta
         raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
                                f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
     given = {word for word in known if _is_flag(word) or kind in KEYWORDS[word].required} | (
-        {NUMBER} if form is Form.PAGED else set())
+        {NUMBER} if form is InputForm.PAGED else set())
     if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
         raise _error(function, _without_default(name, bare, target))
     return Signature(frozenset(known) | _SAID[form], kind,
@@ -159,19 +159,19 @@ def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> s
             f"it to {word}, or have a wrapper written: attnspec init {target}")
 
 
-def form_of(names: Collection[str], function: Described, name: str) -> tuple[Form, frozenset[str]]:
+def form_of(names: Collection[str], function: Described, name: str) -> tuple[InputForm, frozenset[str]]:
     """The form of a function with these parameters, and those that belong to the form. Raises TargetError where it has
     one of the borders only, or takes what packed arrays have no place for.
     """
     borders = [border for border in BORDERS if border in names]
     if STATE in names:
         _check_decoder([*borders, *names], function, name)
-        return Form.DECODER, frozenset({STATE})
+        return InputForm.DECODER, frozenset({STATE})
     if TABLE in names:
         _check_paged([*borders, *names], function, name)
-        return Form.PAGED, frozenset({TABLE})
+        return InputForm.PAGED, frozenset({TABLE})
     if not borders:
-        return Form.DENSE, frozenset()
+        return InputForm.DENSE, frozenset()
     if len(borders) < len(BORDERS):
         [other] = set(BORDERS) - set(borders)
         raise _error(function, f"{name} takes {borders[0]!r} but not {other!r}; a packed function takes both: "
@@ -179,7 +179,7 @@ def form_of(names: Collection[str], function: Described, name: str) -> tuple[For
     if unfit := [each for each in names if each in KEYWORDS and each not in EXPRESSED]:
         raise _error(function, f"{name} is packed (it takes cu_query and cu_key) and takes {unfit[0]!r}, which packed "
                                f"arrays have no place for. A packed function may take {', '.join(sorted(EXPRESSED))}.")
-    return Form.PACKED, frozenset(names) & GIVES.keys()
+    return InputForm.PACKED, frozenset(names) & GIVES.keys()
 
 
 def _check_paged(names: Collection[str], function: Described, name: str) -> None:

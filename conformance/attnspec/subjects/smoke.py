@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.other_names import listed
@@ -17,7 +17,7 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call
 from attnspec.subjects.signature import SOMEWHERE
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
@@ -117,7 +117,7 @@ def _picks(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
     return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
 
 
-def _place(subject: Subject) -> Place | None:
+def _place(subject: Subject) -> FileLocation | None:
     return subject.source if subject.source.file else None
 
 
@@ -230,7 +230,7 @@ def _line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
     return SmokeLine(sentence, passed=not wrong, detail=wrong)
 
 
-def _wrong(answer: Answer, expected: Array | None) -> str:
+def _wrong(answer: SubjectAnswer, expected: Array | None) -> str:
     """What is wrong with an answer that should be finite, and `expected` (B,H,T,Dv) if given; empty if nothing."""
     if not np.isfinite(answer.output.astype(np.float64)).all():
         return "the output holds NaN or infinities"

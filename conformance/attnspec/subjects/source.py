@@ -17,7 +17,7 @@ from attnspec.subjects.signature import SOMEWHERE
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FunctionSource:
     """Where a function comes from: a module of that name, or the one in a file; and its name there.
 
     is_program: whether a program has it, which is named in the place of the module.  text: that of a module which no
@@ -32,7 +32,7 @@ class Source:
     backward: str = ""
 
     @classmethod
-    def of(cls, target: str) -> Source:
+    def of(cls, target: str) -> FunctionSource:
         """`package.module:function` or `path/to/file.py:function`. Raises TargetError."""
         module, _, name = target.rpartition(":")
         if not module or not name:
@@ -44,7 +44,7 @@ class Source:
         return cls(module, name)
 
     @classmethod
-    def registered(cls, library: Library, function: str) -> Source:
+    def registered(cls, library: Library, function: str) -> FunctionSource:
         """The function of a manifest: `adapter:name`, or what the library's program calls it."""
         if library.program:
             return cls(library.folder, function, is_program=True)

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration
-from attnspec.core.errors import Place, UsageError
-from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, Form
+from attnspec.core.errors import FileLocation, UsageError
+from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
 from attnspec.core.gradient_keywords import GRAD, LSE
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
@@ -26,7 +26,7 @@ from attnspec.subjects.backward import (
     can_differentiate,
     grad_given,
 )
-from attnspec.subjects.call import Answer, Call, NotDifferentiated, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
 from attnspec.subjects.lower import Lowered, head_width, lower
@@ -37,12 +37,13 @@ from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
-_SAID_BY_FORM: Mapping[Form, frozenset[str]] = {Form.PAGED: frozenset({TABLE}), Form.DECODER: HELD_IN_CACHE | {STATE}}
+_SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
+                                                     InputForm.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that are not handed over as they stand in the problem."""
 
 ASKS_LSE = "return_lse"
 
-__all__ = ["Answer", "NotDifferentiated", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
+__all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,14 +60,14 @@ class Subject:
     title: str
     callee: Callee
     declaration: Declaration
-    source: Place
+    source: FileLocation
     library: Library
     variants: Mapping[str, Subject] = field(default_factory=dict)
     document: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    entry: Place | None = None
+    entry: FileLocation | None = None
     described: Described | None = None
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Subject:
         """The package or module that the function stands in; empty where nothing is known of it."""
         return self.described.module.partition(".")[0] if self.described else ""
 
-    def answer(self, problem: Problem) -> Answer:
+    def answer(self, problem: Problem) -> SubjectAnswer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
 
         Where the output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
@@ -86,30 +87,30 @@ class Subject:
         """
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
-        if self.declaration.form is Form.DECODER:
+        if self.declaration.form is InputForm.DECODER:
             return self._stepped_answer(problem)
         if self.declaration.kind is Kind.LAYER:
             return self._lowered_answer(problem)
-        if self.declaration.form is Form.PACKED:
+        if self.declaration.form is InputForm.PACKED:
             return self._spread_answer(problem)
-        if self.declaration.form is Form.PAGED:
+        if self.declaration.form is InputForm.PAGED:
             return self._paged_answer(problem)
         if problem.grad_output is not None:
             return self._differentiated(problem)
         sizes = problem.sizes
         return self._perform(problem, _inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def answer_layer(self, problem: LayerProblem) -> Answer:
+    def answer_layer(self, problem: LayerProblem) -> SubjectAnswer:
         """What a layer makes of its own problem. Raises as `answer` does; ValueError for a subject that is no layer."""
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
         sizes, out = problem.sizes, problem.params.get("w_out")
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         params = {"params": problem.params, "heads": problem.heads}
-        first = decoder.FIRST if self.declaration.form is Form.DECODER else {}
+        first = decoder.FIRST if self.declaration.form is InputForm.DECODER else {}
         return self._perform(problem, _inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
 
-    def answer_rotary(self, problem: RotaryProblem) -> Answer:
+    def answer_rotary(self, problem: RotaryProblem) -> SubjectAnswer:
         """What a rotary embedding makes of x (B,H,T,D) at its positions. Raises as `answer` does."""
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
@@ -117,7 +118,7 @@ class Subject:
         keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
         return self._called(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
 
-    def answer_any(self, problem: Problem | LayerProblem | RotaryProblem) -> Answer:
+    def answer_any(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of a problem of its kind. Raises as `answer` does."""
         if isinstance(problem, RotaryProblem):
             return self.answer_rotary(problem)
@@ -175,7 +176,7 @@ class Subject:
             lives_in=self.callee.place if self.described else {}, sizes=self.declaration.sizes)
 
     def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
-                        more: Mapping[str, object] = MappingProxyType({})) -> Answer:
+                        more: Mapping[str, object] = MappingProxyType({})) -> SubjectAnswer:
         """whole: the problem with its past, where what is lowered is the call alone."""
         lowered = lower(problem, self.declaration.limits)
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
@@ -184,7 +185,7 @@ class Subject:
         answer = self._perform(whole or problem, _inputs(lowered), params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
-    def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> Answer:
+    def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> SubjectAnswer:
         """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
         arrays, keywords = _inputs(lowered), {**self._keywords(problem), **params}
@@ -199,7 +200,7 @@ class Subject:
         return replace(answer, output=lowered.heads_of(answer.output),
                        by_input=lowered.heads_of_inputs(answer.by_input))
 
-    def _spread_answer(self, problem: Problem) -> Answer:
+    def _spread_answer(self, problem: Problem) -> SubjectAnswer:
         packed = pack(problem, self.declaration.given)
         if problem.grad_output is not None:
             return self._spread_gradients(problem, packed)
@@ -210,14 +211,14 @@ class Subject:
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
-    def _spread_gradients(self, problem: Problem, packed: Packed) -> Answer:
+    def _spread_gradients(self, problem: Problem, packed: Packed) -> SubjectAnswer:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
         keywords = {**self.declaration.off, **packed.given}
         answer = self._called(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits))
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
-    def _stepped_answer(self, problem: Problem) -> Answer:
+    def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = decoder.USUAL if problem.cache is None else problem.cache
         stepped, is_layer = decoder.in_steps(problem, pattern), self.declaration.kind is Kind.LAYER
         more = decoder.told(stepped, self._arguments)
@@ -233,13 +234,13 @@ class Subject:
         lowered = lower(problem, self.declaration.limits)
         return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
 
-    def _paged_answer(self, problem: Problem) -> Answer:
+    def _paged_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL
         paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
         return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def _differentiated(self, problem: Problem) -> Answer:
+    def _differentiated(self, problem: Problem) -> SubjectAnswer:
         """The output with the gradients, of the framework or of the backward pass."""
         keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
@@ -250,7 +251,7 @@ class Subject:
         call = call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=self.backward.kept(forward))
         return self._pulled(self.backward, call, forward)
 
-    def _pulled(self, backward: BackwardPass, call: Call, forward: Answer) -> Answer:
+    def _pulled(self, backward: BackwardPass, call: Call, forward: SubjectAnswer) -> SubjectAnswer:
         """The gradients of the backward pass with the output of the forward pass."""
         try:
             return replace(self._called(backward.as_taken(call)), output=forward.output)
@@ -258,14 +259,14 @@ class Subject:
             raise backward.unusable(unusable.sentence) from None
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
-                 output: tuple[int, ...]) -> Answer:
+                 output: tuple[int, ...]) -> SubjectAnswer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
         keywords = {**more, **self._keywords(problem)}
         shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
         return self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
 
-    def _called(self, call: Call) -> Answer:
+    def _called(self, call: Call) -> SubjectAnswer:
         try:
             return self.callee.perform(self.as_spelled(call))
         except SubjectRaised as raised:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import ImportingError, MissingNameError, TargetError
-from attnspec.core.forms import Form
+from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
@@ -26,13 +26,13 @@ from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision, check_width
 from attnspec.subjects.described import Described
-from attnspec.subjects.found import Found, in_process, there
+from attnspec.subjects.found import FoundFunction, in_process, there
 from attnspec.subjects.handed_over import adapter_folders, handed_over, python_files
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable
 from attnspec.subjects.signature import SOMEWHERE, signature_of
-from attnspec.subjects.source import Source
+from attnspec.subjects.source import FunctionSource
 from attnspec.subjects.subject import Subject
 
 
@@ -40,7 +40,7 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     """The function that `package.module:function` or `path/to/file.py:function` names, in a process of its own with
     these surroundings; without any, in this process. Raises TargetError.
     """
-    source = Source.of(target)
+    source = FunctionSource.of(target)
     is_here = surroundings is None or source.module == HANDED
     client = None if is_here or surroundings is None else _client(target, surroundings)
     return _bare(source, target, there(source, target, client) if client else in_process(source, target), lift)
@@ -51,7 +51,7 @@ def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
 
     Raises TargetError.
     """
-    source = Source("adapter", name, text=text)
+    source = FunctionSource("adapter", name, text=text)
     return _bare(source, f"adapter:{name}", there(source, name, client), lift)
 
 
@@ -77,11 +77,12 @@ def _is_same(surroundings: Surroundings) -> bool:
     return surroundings.command in ((), (sys.executable,))
 
 
-def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
+def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) -> Subject:
     """What is known of a function as a subject with that lift."""
     described = found.described
     if not described.is_callable or described.is_class:
-        raise not_callable(described, target, Source(described.module, described.qualname, source.file).importable)
+        raise not_callable(described, target,
+                           FunctionSource(described.module, described.qualname, source.file).importable)
     declaration = declaration_of(described, source.name, target=source.importable)
     check_precision(declaration, described.where, TargetError)
     check_width(declaration, described.where, TargetError)
@@ -95,11 +96,11 @@ def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
     return _with_backward(subject, found, source.name + BACKWARD)
 
 
-def _with_backward(subject: Subject, found: Found, name: str, *, is_named: bool = False) -> Subject:
+def _with_backward(subject: Subject, found: FoundFunction, name: str, *, is_named: bool = False) -> Subject:
     """The subject, which takes gradients of its output where a backward pass of this name stands beside it."""
     declared = subject.declaration
     backward = backward_of(found.backward, name, declared.kind, is_named=is_named)
-    if backward is None or declared.kind is Kind.ROTARY or declared.form is not Form.DENSE:
+    if backward is None or declared.kind is Kind.ROTARY or declared.form is not InputForm.DENSE:
         return subject
     return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 
@@ -181,7 +182,7 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
     own = registered.backward if function_name == registered.function else ""
-    source = replace(Source.registered(library, function_name), backward=own)
+    source = replace(FunctionSource.registered(library, function_name), backward=own)
     try:
         versions = (library.distribution,)
         found = there(source, function_name, client, versions) if client else in_process(source, function_name)
@@ -218,7 +219,7 @@ def _without_promises(claims: tuple[str, ...], unknown: frozenset[str]) -> tuple
     return tuple(claim for claim in claims if claim not in broken)
 
 
-def _with_version(library: Library, found: Found) -> Library:
+def _with_version(library: Library, found: FoundFunction) -> Library:
     """The library as its program tells; a Python's distributions are looked up, see `installed`. Raises TargetError."""
     told = replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
     if told.unfit:
@@ -259,7 +260,7 @@ def offered(declaration: Declaration) -> frozenset[str]:
 
 def importable(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
-    return Source.of(target).importable
+    return FunctionSource.of(target).importable
 
 
 def _title(function: Described, name: str) -> str:
@@ -267,7 +268,7 @@ def _title(function: Described, name: str) -> str:
     return (function.doc if function.is_function else "") or name
 
 
-def _distribution(source: Source) -> str:
+def _distribution(source: FunctionSource) -> str:
     """The distribution that installed the module, if one did."""
     if source.file or source.text:
         return ""

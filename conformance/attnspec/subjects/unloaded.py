@@ -9,7 +9,7 @@ from importlib.machinery import PathFinder
 from inspect import Parameter
 from pathlib import Path
 
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.described import Described
 from attnspec.subjects.outline import by_name, file_of, names_in, only_binding
@@ -37,7 +37,7 @@ def _check_valid(file: Path, written: str) -> None:
         compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
     except SyntaxError as wrong:
         raise TargetError(f"{written!r} is no valid Python: {wrong.msg}.",
-                          where=Place(shown(file), wrong.lineno or 0)) from None
+                          where=FileLocation(shown(file), wrong.lineno or 0)) from None
     except (OSError, ValueError):  # the import says it better
         pass
 
@@ -88,7 +88,7 @@ def _described(file: Path, module: str, name: str) -> Described | None:
         parameters = tuple(_parameters(function.args))
     except (ValueError, TypeError):  # a default that is worked out
         return None
-    return Described("function", name, module, "", Place(shown(file), function.lineno), parameters, {})
+    return Described("function", name, module, "", FileLocation(shown(file), function.lineno), parameters, {})
 
 
 def _parameters(given: ast.arguments) -> Iterator[Parameter]:

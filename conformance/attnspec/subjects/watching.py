@@ -20,7 +20,7 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array
-from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee, Hosted
 from attnspec.subjects.subject import Subject
 
@@ -154,7 +154,7 @@ class Watched:
         """The callee's."""
         return self.callee.place
 
-    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The callee's answer; rows (T,) bool. What fails outside of a trial is tried once more, and if it does not
         come again, it is noted.
         """
@@ -171,7 +171,7 @@ class Watched:
         self.incidents.hangs = 0
         return answer
 
-    def _perform(self, call: Call, rows: Array | None) -> Answer:
+    def _perform(self, call: Call, rows: Array | None) -> SubjectAnswer:
         """The answer, watched outside of trials; rows (T,) bool."""
         if self.incidents.asking is None:
             return self.callee.perform(call, rows)
@@ -179,7 +179,7 @@ class Watched:
             self.callee.begin_item()  # a deadline that other calls have used up makes no hang
         return self._watched(call, rows, self.incidents.calls)
 
-    def _watched(self, call: Call, rows: Array | None, number: int) -> Answer:
+    def _watched(self, call: Call, rows: Array | None, number: int) -> SubjectAnswer:
         """The answer to the call of this number, whatever goes wrong noted; rows (T,) bool."""
         try:
             answer = self._performed(call, rows, number)
@@ -196,7 +196,7 @@ class Watched:
             return answer
         return self._finite_again(call, rows, number, answer)
 
-    def _keep_first(self, call: Call, answer: Answer, number: int) -> None:
+    def _keep_first(self, call: Call, answer: SubjectAnswer, number: int) -> None:
         """Remember the first answer, and see whether it stays what it is: a thread may write to it when all is said."""
         if self.incidents.first is not None or call.wrt:
             return
@@ -206,7 +206,7 @@ class Watched:
             self.incidents.note(Verdict.VIOLATED, f"its answer had changed {LATE:g} s after it was returned",
                                 number=number)
 
-    def _performed(self, call: Call, rows: Array | None, number: int) -> Answer:
+    def _performed(self, call: Call, rows: Array | None, number: int) -> SubjectAnswer:
         """The callee's answer; rows (T,) bool. A death is noted, and raised as it is."""
         try:
             return self.callee.perform(call, rows)
@@ -215,7 +215,8 @@ class Watched:
                 self.incidents.note(died.verdict, str(died), number=number)
             raise
 
-    def _again(self, call: Call, rows: Array | None, number: int, failure: SubjectRaised | UnusableAnswer) -> Answer:
+    def _again(self, call: Call, rows: Array | None, number: int,
+               failure: SubjectRaised | UnusableAnswer) -> SubjectAnswer:
         """The answer to the same call; rows (T,) bool. Raises the failure if it comes again."""
         try:
             answer = self._performed(call, rows, number + 1)
@@ -229,7 +230,7 @@ class Watched:
         self.incidents.note(verdict, what, number=number, again="an answer")
         return answer
 
-    def _finite_again(self, call: Call, rows: Array | None, number: int, answer: Answer) -> Answer:
+    def _finite_again(self, call: Call, rows: Array | None, number: int, answer: SubjectAnswer) -> SubjectAnswer:
         """The answer to the same call; rows (T,) bool. What is not finite each time is for clauses to judge."""
         again = self._performed(call, rows, number + 1)
         if _is_finite(again):
@@ -322,7 +323,7 @@ def lives_apart(callee: Callee) -> bool:
     return isinstance(callee.callee if isinstance(callee, Watched) else callee, Hosted)
 
 
-def _is_finite(answer: Answer) -> bool:
+def _is_finite(answer: SubjectAnswer) -> bool:
     """Whether its numbers are, as far as the output goes."""
     return bool(np.isfinite(answer.output.astype(np.float64)).all())
 

@@ -15,9 +15,9 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """An array in a tree. shape: None where nobody knows.  array: its numbers, of any shape; None where it holds none
-    of floating point, or too many.
+class ReturnedArray:
+    """An array in the tree that a call returned. shape: None where nobody knows.  array: its numbers, of any shape;
+    None where it holds none of floating point, or too many.
     """
 
     path: Path
@@ -27,19 +27,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whole:
-    """A tree: its type, and its arrays. What is neither an array nor holds any is passed over."""
+class ReturnedTree:
+    """The tree that a call returned: its type, and its arrays. What is neither an array nor holds any is left out."""
 
     type_name: str
-    parts: tuple[Part, ...]
+    parts: tuple[ReturnedArray, ...]
 
 
-def whole_of(told: Mapping[str, Any], found: Sequence[Entries]) -> Whole:
+def whole_of(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
     """As a host tells it. Raises what reading something else may raise."""
-    return Whole(str(told["type"]), tuple(_part(each, found) for each in told["parts"]))
+    return ReturnedTree(str(told["type"]), tuple(_part(each, found) for each in told["parts"]))
 
 
-def _part(told: Mapping[str, Any], found: Sequence[Entries]) -> Part:
+def _part(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedArray:
     shape = None if told["shape"] is None else tuple(map(int, told["shape"]))
     array = array_of(found[int(told["array"])]) if "array" in told else None
-    return Part(tuple(map(str, told["path"])), str(told["type"]), shape, array)
+    return ReturnedArray(tuple(map(str, told["path"])), str(told["type"]), shape, array)

@@ -11,7 +11,14 @@ import numpy as np
 
 from attnspec.problems.problem import joined
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.subject import Answer, NotDifferentiated, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import (
+    NotDifferentiated,
+    Subject,
+    SubjectAnswer,
+    SubjectDied,
+    SubjectRaised,
+    UnusableAnswer,
+)
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.scene import AnyProblem
 
@@ -36,7 +43,7 @@ class LoggedCall:
     problem: AnyProblem
     variant: str
     ending: Ending
-    answer: Answer | None = None
+    answer: SubjectAnswer | None = None
     shape: str = ""
     raised: str = ""
 
@@ -51,7 +58,7 @@ class LoggedCall:
         return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property
-    def given(self) -> Answer:
+    def given(self) -> SubjectAnswer:
         """The answer of a call that ended with one."""
         assert self.answer is not None
         return self.answer
@@ -96,7 +103,7 @@ class LoggingEvaluator(Evaluator):
         if subject is like.subject:
             self._ranges = like._ranges
 
-    def _ask(self, problem: AnyProblem) -> Answer:
+    def _ask(self, problem: AnyProblem) -> SubjectAnswer:
         try:
             answer = super()._ask(problem)
         except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
@@ -149,7 +149,7 @@ def _domain(clause: Clause) -> Domain:
     return domain_of(clause.given, clause.place_of("given"))
 
 
-def domain_of(given: Word, where: Place) -> Domain:
+def domain_of(given: Word, where: FileLocation) -> Domain:
     """What a word makes problems of. Raises SpecError where its arguments mean nothing, also to no clause."""
     arguments = check_word(given, domain, "problem").values
     try:

@@ -30,7 +30,7 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
 from attnspec.subjects.lower import lower
-from attnspec.subjects.subject import Answer, Subject, SubjectRaised
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectRaised
 from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.heap import keep_heap
 from attnspec.trials.memory import Memory
@@ -78,7 +78,7 @@ class Evaluator:
         self.dtype = dtype
         self.precision: Precision = precision_of(subject.declaration.precision.get(dtype), dtype)
         self._given = conventions
-        self._answers: Memory[Answer] = Memory()
+        self._answers: Memory[SubjectAnswer] = Memory()
         self._archive = archive or Archive()
         self._pace = self._slowest = 0.0  # of the last large call, and of the slowest one that was made again
         self._made: dict[str, Evaluator] = {}
@@ -101,7 +101,7 @@ class Evaluator:
         return other
 
     @property
-    def remembered(self) -> Iterable[Answer]:
+    def remembered(self) -> Iterable[SubjectAnswer]:
         """The subject's answers that are remembered."""
         return self._answers.values()
 
@@ -150,11 +150,11 @@ class Evaluator:
         return repr((self.dtype, self.subject.declaration.kind, replace(self.precision, reason=""),
                      heeded(self.conventions), self.limits))
 
-    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
+    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> SubjectAnswer:
         """The subject's answer; remembered under the key unless it must be fresh."""
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
-    def _ask(self, problem: AnyProblem) -> Answer:
+    def _ask(self, problem: AnyProblem) -> SubjectAnswer:
         size = work(problem.sizes)
         answer, seconds = self._timed(problem)
         if size >= TELLING:
@@ -164,7 +164,7 @@ class Evaluator:
             self._pace = seconds / size
         return answer
 
-    def _timed(self, problem: AnyProblem) -> tuple[Answer, float]:
+    def _timed(self, problem: AnyProblem) -> tuple[SubjectAnswer, float]:
         """The subject's answer, and the seconds that it took: of processors where these did most of it, so that what
         is left out does not depend on what else the machine does.
         """

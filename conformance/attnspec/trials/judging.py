@@ -19,7 +19,7 @@ from attnspec.problems.domain import Domain
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Measured, Reading
-from attnspec.subjects.causes import Found
+from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.acting_features import acting_features
 from attnspec.trials.compile import Check
@@ -77,7 +77,7 @@ class Tally:
     triples: int = 0
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
-    refused: tuple[Found, ...] = ()
+    refused: tuple[WordedRefusal, ...] = ()
     sample: int = 0
     held: list[Recipe] = field(default_factory=list)
     is_cut_short: bool = False
@@ -126,7 +126,7 @@ class Judging:
     seed: int
     breadcrumb: Callable[[str], None]
     compiles: bool = True
-    refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
+    refused_by: Callable[[SubjectRaised], tuple[WordedRefusal, ...]] = lambda _: ()
     longest: float = LONGEST
 
     def put(self, recipe: Recipe) -> Tally:

@@ -8,7 +8,7 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.problems.filling import filled, last_keys
 from attnspec.problems.problem import Problem
 from attnspec.record.outcome import Measured
-from attnspec.subjects.subject import Answer, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import SubjectAnswer, SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measures import measure, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
@@ -53,7 +53,7 @@ def _capacity(scene: Scene) -> int:
     return capacity
 
 
-def _answer(scene: Scene, problem: Problem) -> Answer:
+def _answer(scene: Scene, problem: Problem) -> SubjectAnswer:
     """What the subject makes of it, whatever its cache is declared to hold."""
     declaration = scene.subject.declaration
     boundless = replace(declaration, limits=replace(declaration.limits, cache=0))
@@ -63,7 +63,7 @@ def _answer(scene: Scene, problem: Problem) -> Answer:
     return subject.answer(problem)
 
 
-def _compared(scene: Scene, name: str, answer: Answer, problem: Problem, seen: str) -> Measured:
+def _compared(scene: Scene, name: str, answer: SubjectAnswer, problem: Problem, seen: str) -> Measured:
     expected = scene.evaluator.expect(problem, "", "output")
     output = answer.output.astype(expected.output.dtype)
     return measure(name, output, expected.output, expected.output_allowance, expected.output_claimed[..., None],

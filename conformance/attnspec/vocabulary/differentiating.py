@@ -7,7 +7,7 @@ from typing import Any
 
 from attnspec.record.outcome import Measured
 from attnspec.subjects.backward import PARAMS
-from attnspec.subjects.subject import Answer
+from attnspec.subjects.subject import SubjectAnswer
 from attnspec.vocabulary.gradients import with_parameters
 from attnspec.vocabulary.measures import verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
@@ -24,7 +24,7 @@ def gradients_have_input_dtypes(scene: Scene, *, run: RunName = ORIGINAL) -> Mea
     return verdict("gradients_have_input_dtypes", told, broken=bool(wrong))
 
 
-def _asked(scene: Scene, posed: Posed[Any]) -> Iterator[tuple[Any, Answer]]:
+def _asked(scene: Scene, posed: Posed[Any]) -> Iterator[tuple[Any, SubjectAnswer]]:
     """Each part with the gradients of its inputs; with those of parameters, too, which have the dtype of the query,
     where a layer's own backward pass returns some. Frameworks give gradients the dtype of what they are of.
     """

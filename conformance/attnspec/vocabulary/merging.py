@@ -8,7 +8,7 @@ from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.measures import keep, measure, verdict
 from attnspec.vocabulary.observables import see
-from attnspec.vocabulary.scene import Scene, Seen, Side
+from attnspec.vocabulary.scene import ObservedRun, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 
@@ -34,15 +34,15 @@ def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Meas
                 Side("output of all keys", to, whole.array), (slack, claimed))
 
 
-def _to_base_e(scene: Scene, seen: Seen) -> Seen:
+def _to_base_e(scene: Scene, seen: ObservedRun) -> ObservedRun:
     """The log-sum-exp (B,H,T) of a run, to the natural base."""
     if scene.conventions.get("lse_base") != "two":
         return seen
     factor = np.log(seen.array.dtype.type(2))
-    return Seen(seen.array * factor, seen.truth * factor, seen.allowance * float(factor), seen.claimed)
+    return ObservedRun(seen.array * factor, seen.truth * factor, seen.allowance * float(factor), seen.claimed)
 
 
-def _shares(lses: list[Seen]) -> list[Array]:
+def _shares(lses: list[ObservedRun]) -> list[Array]:
     """(B,H,T) each: by how much each part counts."""
     top = np.maximum(lses[0].array, lses[1].array)
     grown = [np.exp(one.array - top) for one in lses]

@@ -29,7 +29,7 @@ from attnspec.vocabulary.gradients import (
     observe_parameter,
     observer_of,
 )
-from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
+from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, ObservedRun, Posed, Scene, working
 
 Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf,
                      ParameterGradient]
@@ -198,16 +198,16 @@ def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arra
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
 
 
-def see(scene: Scene, run: str, name: str) -> Seen:
+def see(scene: Scene, run: str, name: str) -> ObservedRun:
     """What the subject shows of a run beside what the definition says of it."""
     key = (run, f"{name} defined")
     if key not in scene.cache:
         scene.cache[key] = _see(scene, run, name)
-    seen: Seen = scene.cache[key]
+    seen: ObservedRun = scene.cache[key]
     return seen
 
 
-def claimed_of_both(one: Seen, other: Seen) -> Array:
+def claimed_of_both(one: ObservedRun, other: ObservedRun) -> Array:
     """Where two forms of a subject are compared, any shape: not where both gave NaN, which is the same answer, whatever
     the definition says of it.
     """
@@ -215,7 +215,7 @@ def claimed_of_both(one: Seen, other: Seen) -> Array:
     return np.asarray(one.claimed & other.claimed & ~same_nan)
 
 
-def _see(scene: Scene, run: str, name: str) -> Seen:
+def _see(scene: Scene, run: str, name: str) -> ObservedRun:
     posed = scene.runs[run]
     # what has no key is not remembered, so that nothing is gained by working it out early
     with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
@@ -229,7 +229,7 @@ def _see(scene: Scene, run: str, name: str) -> Seen:
     unclaimed = as_one([numbers(~claim) for claim in claims], posed, observed.axes)
     truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
     array = relative_logits(observed.array, truth) if name == "logits" else observed.array
-    return Seen(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
+    return ObservedRun(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
 
 
 def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: Array) -> Expectation:

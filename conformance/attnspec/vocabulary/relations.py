@@ -24,7 +24,7 @@ from attnspec.vocabulary.observables import (
     see,
 )
 from attnspec.vocabulary.rows import empty_rows, settled_rows
-from attnspec.vocabulary.scene import Incomparable, NoClaim, Scene, Seen, Side
+from attnspec.vocabulary.scene import Incomparable, NoClaim, ObservedRun, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 SCREENED = Reading(
@@ -239,7 +239,7 @@ def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
                 (slack, claimed), observed="weights")
 
 
-def _top(seen: Seen) -> Array:
+def _top(seen: ObservedRun) -> Array:
     """(B,H,T): the largest claimed weight of each row, 0 where none is claimed."""
     return np.asarray(np.where(seen.claimed, seen.array, 0).max(axis=-1))
 

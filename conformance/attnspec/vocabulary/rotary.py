@@ -11,7 +11,7 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.measures import equal, keep, measure, of_run, seen_of
 from attnspec.vocabulary.observables import see
-from attnspec.vocabulary.scene import NoClaim, Scene, Seen, Side, working
+from attnspec.vocabulary.scene import NoClaim, ObservedRun, Scene, Side, working
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 NAME = "rotated x"
@@ -80,7 +80,7 @@ def scores_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
                 Side(f"dot products of `{runs[1]}`", runs[1], two), (slack, claimed))
 
 
-def _scores(seen: Seen) -> tuple[Array, Array]:
+def _scores(seen: ObservedRun) -> tuple[Array, Array]:
     """(B,H,T,T) each: the dot products of every two tokens, and how far they may be off; what adding them up here costs
     is counted, too.
     """

@@ -9,14 +9,14 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 
 from attnspec.core.nouns import DType, Kind
+from attnspec.host.lifts.making import FormNotMade
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.score import Drifts
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
-from attnspec.subjects.call import NotMade
-from attnspec.subjects.subject import Answer, NotDifferentiated, Subject
+from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectAnswer
 
 AnyProblem = Problem | LayerProblem | RotaryProblem
 P = TypeVar("P", Problem, LayerProblem, RotaryProblem)
@@ -98,7 +98,7 @@ class AnyEvaluator(Protocol):
     def precision(self) -> Precision:
         """Where the subject rounds, as it declares."""
 
-    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
+    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> SubjectAnswer:
         """The subject's answer; remembered under the key unless it must be fresh."""
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
@@ -140,7 +140,7 @@ class AnyEvaluator(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class ObservedRun:
     """What was observed of a run: the array, what the definition says, how far honest ones may lie from it, and where.
 
     All have the same shape; float64, or long double for a float64 subject.  is_screened: whether the problem is so
@@ -212,7 +212,7 @@ class Scene:
         """The problem of a run of one part."""
         return self.runs[run].one
 
-    def answers(self, posed: Posed[Any]) -> tuple[Answer, ...]:
+    def answers(self, posed: Posed[Any]) -> tuple[SubjectAnswer, ...]:
         """The subject's answers to the parts of a run, after the calls that come before it. Raises OutsideLimits."""
         for problem in (*posed.before, *posed.parts):
             if reason := self.subject.refuses(problem):
@@ -222,7 +222,7 @@ class Scene:
                 self.evaluator.ask(problem, "", fresh=True)
             return tuple(self.evaluator.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
                          for index, part in enumerate(posed.parts))
-        except (NotDifferentiated, NotMade) as undefined:
+        except (NotDifferentiated, FormNotMade) as undefined:
             raise OutsideLimits(str(undefined)) from None
 
     def variants(self) -> Mapping[str, AnyEvaluator]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from attnspec.core.docstrings import docstring
-from attnspec.core.errors import LONGEST_SHOWN, Place, SpecError, near_misses
+from attnspec.core.errors import LONGEST_SHOWN, FileLocation, SpecError, near_misses
 from attnspec.spec.clause import Word
 from attnspec.spec.yaml_lines import Located, LocatedList, describe
 from attnspec.vocabulary.hints import (
@@ -87,7 +87,7 @@ def _unsaid(hint: Hint) -> object:
                 for choice in choices(option).values())
 
 
-def look_up(name: str, table: Mapping[str, Function], kind: str, where: Place) -> Function:
+def look_up(name: str, table: Mapping[str, Function], kind: str, where: FileLocation) -> Function:
     """The function behind a word; raises SpecError with the nearest word if there is none."""
     if name not in table:
         raise SpecError.unknown(kind, name, table, where=where)
@@ -131,7 +131,7 @@ def _default(parameter: Parameter) -> dict[str, object]:
     return {"default": value} if is_simple else {}
 
 
-def _place_of(word: Word, name: str) -> Place:
+def _place_of(word: Word, name: str) -> FileLocation:
     return word.args.place_of(name) if isinstance(word.args, Located) else word.where
 
 
@@ -166,7 +166,7 @@ class _ArgumentReader:
 
     title: str
     name: str
-    where: Place
+    where: FileLocation
     drawn: Collection[str]
     runs: Collection[str]
 

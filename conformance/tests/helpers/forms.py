@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.target import host_of
 
 
-def form_found(target: str) -> Form:
+def form_found(target: str) -> CallForm:
     """The form of `module:name`, in a process of its own."""
     return form_of(target, Trier(There(host_of(target, Surroundings()))))

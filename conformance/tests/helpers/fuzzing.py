@@ -140,7 +140,7 @@ class Fuzzer:
         finally:
             document.path.write_text(self._sound[document.path], encoding="utf-8")
 
-    def told(self, number: int, found: Ended) -> str:
+    def describe_mutant(self, number: int, found: Ended) -> str:
         """All that is needed to see it again."""
         document, spoilt = self.mutant(number)
         return (f"\nseed {self.seed}, number {number}: {document.path.parent.name}/{document.path.name}, "

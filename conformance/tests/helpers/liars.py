@@ -32,7 +32,7 @@ def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, Pendin
     return {step.name: step for step in probe(subject, dtype)}
 
 
-def found(liar: Liar, question: str, dtype: DType = DType.FLOAT32, **declared: Any) -> Found:  # noqa: ANN401
+def find_answer(liar: Liar, question: str, dtype: DType = DType.FLOAT32, **declared: Any) -> Found:  # noqa: ANN401
     """What a probe finds out about the liar by this question."""
     answer = steps(liar_subject(liar, **declared), dtype)[question].take()
     assert answer is not None

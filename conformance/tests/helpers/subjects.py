@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from attnspec.core.declaration import Declaration
-from attnspec.core.errors import Place
+from attnspec.core.errors import FileLocation
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
@@ -25,7 +25,7 @@ ATTENTION_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if Kind.A
 def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset(), **declared: Any) -> Subject:  # noqa: ANN401
     """The subject `mine`: this function, with these keywords and these further fields of a declaration."""
     declaration = Declaration(keywords=frozenset(keywords), **declared)
-    return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, Place("mine.py", 1),
+    return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, FileLocation("mine.py", 1),
                    Library("mine"), described=described_of(function))
 
 

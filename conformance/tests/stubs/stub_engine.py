@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
-from attnspec.spec.clause import Citation, Clause, Source, Spec, Word
+from attnspec.spec.clause import BibliographyEntry, Citation, Clause, Spec, Word
 
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
 
@@ -24,7 +24,7 @@ def _clause(number: int, name: str, level: Level = Level.MUST) -> Clause:
         id=f"stub.{name}", theme="stub", level=level, profile="core", says=f"The stub's clause called {name} holds.",
         formula="a = b", because=(Citation("paper", "3.2", "so it is"),), needs=frozenset(), problem="any",
         given=Word("attention", {}), draw={}, runs={}, then=(), refuted_by=("mask_ignored",), note="",
-        where=Place("spec/stub.yaml", number))
+        where=FileLocation("spec/stub.yaml", number))
 
 
 VERDICTS = {
@@ -34,7 +34,7 @@ VERDICTS = {
 DEEDS = ("crash", "segfault", "killed_once", "stopped_once", "noise", "broken", "defect", "slow")
 CLAUSES = tuple(_clause(number, name, Level.SHOULD if name == "advised" else Level.MUST)
                 for number, name in enumerate((*VERDICTS, *DEEDS), start=1))
-SPEC = Spec("0", "d" * 64, CLAUSES, {"paper": Source("paper", "A paper", "paper", "https://example.org")})
+SPEC = Spec("0", "d" * 64, CLAUSES, {"paper": BibliographyEntry("paper", "A paper", "paper", "https://example.org")})
 
 
 class Engine:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.evaluation.baselines.grids import Grid, Option
+from attnspec.evaluation.baselines.grids import Option, ParameterGrid
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Sizes
 
@@ -38,7 +38,7 @@ _DEALS = 8 * MOST  # looked at before it is clear that no more fit
 class GridCase:
     """One case of a grid. published: its sizes there; `sizes` are what is left of them."""
 
-    grid: Grid
+    grid: ParameterGrid
     published: Sizes
     sizes: Sizes
     options: frozenset[Option]
@@ -58,7 +58,7 @@ def affordable(sizes: Sizes, *, keeps_batch: bool = False) -> Sizes | None:
     return sizes if work(sizes) <= LARGEST else None
 
 
-def dealt(grids: Sequence[Grid], seed: int, share: float = 1.0) -> tuple[GridCase, ...]:
+def dealt(grids: Sequence[ParameterGrid], seed: int, share: float = 1.0) -> tuple[GridCase, ...]:
     """The cases of a seed, as they are dealt: tests in turn, until either half of the work, or this share of it, is
     spent.
     """
@@ -81,7 +81,7 @@ def for_layers(cases: Iterable[GridCase]) -> tuple[GridCase, ...]:
     return tuple(itertools.islice(suited, LAYER_CASES))
 
 
-def _in_turn(grids: Sequence[Grid], seed: int) -> Iterator[GridCase]:
+def _in_turn(grids: Sequence[ParameterGrid], seed: int) -> Iterator[GridCase]:
     """One case of every test, then the next one of every test; not without end, for all may be too large."""
     for number in range(1 + _DEALS // len(grids)):
         for grid in grids:
@@ -90,7 +90,7 @@ def _in_turn(grids: Sequence[Grid], seed: int) -> Iterator[GridCase]:
                 yield case
 
 
-def _case(grid: Grid, seed: int, number: int) -> GridCase | None:
+def _case(grid: ParameterGrid, seed: int, number: int) -> GridCase | None:
     """The case of this number; None where it is left out. Every value of an axis comes before any comes again."""
     counts = (len(grid.batches), len(grid.heads), len(grid.lengths), len(grid.widths), *[2] * len(grid.switches))
     batch, heads, lengths, widths, *on = (
@@ -109,17 +109,17 @@ def _place(count: int, seed: int, label: str, number: int) -> int:
     return int(np.argsort(words(seed, f"{label} {lap}", (count,)), kind="stable")[place])
 
 
-def combinations(grid: Grid) -> int:
+def combinations(grid: ParameterGrid) -> int:
     """How many cases are published."""
     return len(tuple(_sizes(grid))) * _options(grid)
 
 
-def _options(grid: Grid) -> int:
+def _options(grid: ParameterGrid) -> int:
     options: int = 2 ** len(grid.switches)
     return options
 
 
-def told(grids: Sequence[Grid]) -> str:
+def told(grids: Sequence[ParameterGrid]) -> str:
     """How much of the grids is put: `At each seed at most 192 of the 5,988 combinations of 4 tests; 564 are …`."""
     every = [(sizes, _options(grid)) for grid in grids for sizes in _sizes(grid)]
     beyond = sum(options for sizes, options in every if affordable(sizes) is None)
@@ -131,7 +131,7 @@ def told(grids: Sequence[Grid]) -> str:
     return f"At each seed at most {MOST} of the {count:,} combinations of {len(grids)} tests{left_out}."
 
 
-def _sizes(grid: Grid) -> Iterator[Sizes]:
+def _sizes(grid: ParameterGrid) -> Iterator[Sizes]:
     for B, (H, Hkv), (T, S), (D, Dv) in itertools.product(grid.batches, grid.heads, grid.lengths, grid.widths):
         yield Sizes(B, H, Hkv, T, S, D, Dv)
 

@@ -23,7 +23,7 @@ from attnspec.problems.entries import words
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.shapes import shapes_for
-from attnspec.subjects.subject import Answer
+from attnspec.subjects.subject import SubjectAnswer
 
 CASES = 249
 """As many as docs/numerics.md reports on."""
@@ -60,7 +60,7 @@ def false_alarm_share(rule: Rule, dtype: DType, *, formulation: str = FORMULATIO
 @dataclass(frozen=True, slots=True)
 class _Judged:
     posed: ReferencedProblem
-    answer: Answer
+    answer: SubjectAnswer
     is_beyond: bool
 
 

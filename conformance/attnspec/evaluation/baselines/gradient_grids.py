@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import grids
-from attnspec.evaluation.baselines.grids import HALVES, THREE, Grid, Option, by_test
+from attnspec.evaluation.baselines.grids import HALVES, THREE, Option, ParameterGrid, by_test
 
 QKV = ("query", "key", "value")
 
@@ -24,7 +24,7 @@ class GradientTest:
     gradient is every other entry of an array that lies query by query.
     """
 
-    grid: Grid
+    grid: ParameterGrid
     factors: Factors
     beside_slopes: Factors = field(default_factory=dict)
     plus: float = 0.0
@@ -38,7 +38,7 @@ class GradientTest:
         return self.beside_slopes if self.beside_slopes and Option.ALIBI in options else self.factors
 
 
-def grids_of(tests: Sequence[GradientTest]) -> tuple[Grid, ...]:
+def grids_of(tests: Sequence[GradientTest]) -> tuple[ParameterGrid, ...]:
     """Their grids."""
     return tuple(test.grid for test in tests)
 

@@ -15,13 +15,13 @@ import numpy as np
 from attnspec.evaluation.baselines.references import ReferencedProblem
 from attnspec.faults import staged
 from attnspec.faults.backward import backward, fold, take
-from attnspec.faults.backward_work import Taken, Way
+from attnspec.faults.backward_work import BackwardMethod, Taken
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array, Problem
 
 Gradients = Mapping[str, Array]  # by the names of the inputs, in their shapes
 
-AUTOGRAD = Way(delta="products", is_recomputed=False)
+AUTOGRAD = BackwardMethod(delta="products", is_recomputed=False)
 """As a framework differentiates the formula: the weights are kept, and delta is the sum of P·dP."""
 
 

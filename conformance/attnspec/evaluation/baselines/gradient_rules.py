@@ -22,7 +22,7 @@ from attnspec.evaluation.baselines.gradient_grids import (
 )
 from attnspec.evaluation.baselines.gradient_references import Gradients
 from attnspec.evaluation.baselines.gradient_suites import Cases, GradientCase, cases_of
-from attnspec.evaluation.baselines.grids import HALVES, OPERATOR_SAMPLES, THREE, Source
+from attnspec.evaluation.baselines.grids import HALVES, OPERATOR_SAMPLES, THREE, GridSource
 from attnspec.evaluation.baselines.rules import ASSERT_CLOSE, apart, by_another_convention
 from attnspec.faults.subject import renewed
 from attnspec.problems.problem import Array
@@ -83,7 +83,7 @@ class GradientRule:
     meaning: str
     cases: Cases
     is_wrong: Judge
-    read: tuple[Source, ...]
+    read: tuple[GridSource, ...]
     dtypes: tuple[DType, ...]
 
     def suits(self, subject: Subject) -> bool:
@@ -115,11 +115,11 @@ def _of(tests: Sequence[GradientTest]) -> str:
             "long. A large case has fewer sequences, or heads, than published.")
 
 
-def _sources(tests: Sequence[GradientTest]) -> tuple[Source, ...]:
+def _sources(tests: Sequence[GradientTest]) -> tuple[GridSource, ...]:
     return tuple(dict.fromkeys(grid.source for grid in grids_of(tests)))
 
 
-_MATH_CHECK = Source("pytorch/pytorch", "test/test_transformers.py", "6ac86627d419394fc77fd09392046a4bbd44ec9e")
+_MATH_CHECK = GridSource("pytorch/pytorch", "test/test_transformers.py", "6ac86627d419394fc77fd09392046a4bbd44ec9e")
 
 _ALL = (
     GradientRule(

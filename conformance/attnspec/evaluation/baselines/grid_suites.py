@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import grids
 from attnspec.evaluation.baselines.dealing import GridCase, dealt, for_layers, work
-from attnspec.evaluation.baselines.grids import Grid, Option
+from attnspec.evaluation.baselines.grids import Option, ParameterGrid
 from attnspec.evaluation.baselines.inputs import (
     Law,
     Suite,
@@ -30,16 +30,16 @@ from attnspec.problems.problem import Problem
 Changes = Mapping[str, Any]  # fields of a problem, by name
 
 
-def of_grids(law: Law, published: Sequence[Grid]) -> Suite:
+def of_grids(law: Law, published: Sequence[ParameterGrid]) -> Suite:
     """What is dealt of these grids, the least work first; a few of them to a layer, since the originals have none."""
     return Suite(functools.partial(_dealt, law, published), functools.partial(_dealt_to_layers, law, published))
 
 
-def _dealt(law: Law, published: Sequence[Grid], dtype: DType, seed: int) -> Iterator[Problem]:
+def _dealt(law: Law, published: Sequence[ParameterGrid], dtype: DType, seed: int) -> Iterator[Problem]:
     return _problems(law, dealt(published, seed), dtype, seed)
 
 
-def _dealt_to_layers(law: Law, published: Sequence[Grid], dtype: DType, seed: int) -> Iterator[Problem]:
+def _dealt_to_layers(law: Law, published: Sequence[ParameterGrid], dtype: DType, seed: int) -> Iterator[Problem]:
     return _problems(law, for_layers(dealt(published, seed)), dtype, seed)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.core.nouns import DType, Kind
 from attnspec.evaluation.baselines import grids
 from attnspec.evaluation.baselines.dealing import affordable
-from attnspec.evaluation.baselines.grids import Grid, Option
+from attnspec.evaluation.baselines.grids import Option, ParameterGrid
 from attnspec.evaluation.baselines.references import ReferencedProblem
 from attnspec.problems import entries
 from attnspec.problems.entries import Words, integers, words
@@ -83,7 +83,7 @@ def posed_problems(problems: Problems, dtype: DType, seed: int) -> tuple[Referen
 DRAWS = 5
 
 
-def _shape(grid: Grid) -> Sizes | None:
+def _shape(grid: ParameterGrid) -> Sizes | None:
     """The one shape of a problem of KernelBench as it is put; None where it is left out."""
     (B,), ((H, Hkv),), ((T, S),), ((D, Dv),) = grid.batches, grid.heads, grid.lengths, grid.widths
     return affordable(Sizes(B, H, Hkv, T, S, D, Dv), keeps_batch=True)

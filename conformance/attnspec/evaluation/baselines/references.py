@@ -12,13 +12,13 @@ from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults import staged
 from attnspec.faults.layer import LayerCall, run_layer
 from attnspec.faults.staged import Stages, attention
-from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
+from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.numerics.lengths import own_keys
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
-class Part(enum.Enum):
-    """Which of the things that come back a reference is of."""
+class ReferencePart(enum.Enum):
+    """Which part of an answer a reference is for."""
 
     OUTPUT = "output"
     WEIGHTS = "weights"
@@ -34,17 +34,17 @@ class ReferencedProblem:
     @cached_property
     def output(self) -> Reference:
         """What the output is compared with, (B,H,T,Dv), of a layer (B,T,M)."""
-        return Reference(self.problem, Part.OUTPUT)
+        return Reference(self.problem, ReferencePart.OUTPUT)
 
     @cached_property
     def weights(self) -> Reference:
         """What returned weights are compared with, (B,H,T,S)."""
-        return Reference(self.problem, Part.WEIGHTS)
+        return Reference(self.problem, ReferencePart.WEIGHTS)
 
     @cached_property
     def averaged_weights(self) -> Reference:
         """The same for a layer that returns the mean over its heads, (B,T,S)."""
-        return Reference(self.problem, Part.AVERAGED_WEIGHTS)
+        return Reference(self.problem, ReferencePart.AVERAGED_WEIGHTS)
 
     @cached_property
     def has_hidden_rows(self) -> bool:
@@ -67,7 +67,7 @@ class Reference:
     The output is (B,H,T,Dv), of a layer (B,T,M); weights are (B,H,T,S), averaged over heads (B,T,S).
     """
 
-    def __init__(self, problem: Problem | LayerProblem, part: Part) -> None:
+    def __init__(self, problem: Problem | LayerProblem, part: ReferencePart) -> None:
         self._problem = problem
         self._part = part
 
@@ -122,9 +122,9 @@ class Reference:
         both = _layer(problem, dtype) if isinstance(problem, LayerProblem) else attention(_call(problem, dtype), stages)
         assert isinstance(both, tuple)  # it was asked for the pair
         output, weights = both
-        if self._part is Part.AVERAGED_WEIGHTS:
+        if self._part is ReferencePart.AVERAGED_WEIGHTS:
             return _averaged(weights)
-        return output if self._part is Part.OUTPUT else weights
+        return output if self._part is ReferencePart.OUTPUT else weights
 
 
 def _averaged(weights: Array) -> Array:
@@ -159,12 +159,12 @@ def _eager_in(io: np.dtype[Any]) -> Stages:
         rounded: Array = array.astype(io).astype(array.dtype)
         return rounded
 
-    def logits(work: Work, factor: float) -> Array:
+    def logits(work: PreparedCall, factor: float) -> Array:
         """Logits (B,H,T,S) with the scaled key and the products each rounded."""
         key = stored(work.key * work.key.dtype.type(factor))
         return stored(work.query @ key.swapaxes(-1, -2))
 
-    def capped(dots: Array, work: Work) -> Array:
+    def capped(dots: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S), divided by the softcap, bent and multiplied again, each rounded."""
         if work.softcap is None:
             return dots

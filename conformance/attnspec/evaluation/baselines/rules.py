@@ -13,14 +13,14 @@ from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import grids
 from attnspec.evaluation.baselines.dealing import told
 from attnspec.evaluation.baselines.grid_suites import FLASH_ATTENTION, FLASH_ATTENTION_3, FUSED_ATTENTION
-from attnspec.evaluation.baselines.grids import HALVES, NODE_CASES, OPERATOR_SAMPLES, THREE, Grid, Source
+from attnspec.evaluation.baselines.grids import HALVES, NODE_CASES, OPERATOR_SAMPLES, THREE, GridSource, ParameterGrid
 from attnspec.evaluation.baselines.inputs import OPINFO, SHAPES, Suite, five_draws, normal, uniform
 from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.subject import renewed
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 
 Comparison = Callable[[Array, Reference], bool]
 Tolerance = tuple[float, float]  # relative, absolute
@@ -115,7 +115,7 @@ class Rule:
     meaning: str
     inputs: Suite
     wrong: Comparison
-    read: tuple[Source, ...]
+    read: tuple[GridSource, ...]
     dtypes: tuple[DType, ...] = THREE
 
     def suits(self, subject: Subject) -> bool:  # noqa: ARG002  (rules on gradients do not suit every one)
@@ -145,13 +145,13 @@ class Rule:
                 return True
             return self.wrong(answer.output, posed.output)
 
-    def _calls_weights_wrong(self, subject: Subject, answer: Answer, posed: ReferencedProblem) -> bool:
+    def _calls_weights_wrong(self, subject: Subject, answer: SubjectAnswer, posed: ReferencedProblem) -> bool:
         averaged = subject.declaration.limits.weights == "averaged"
         assert answer.weights is not None
         return self.wrong(answer.weights, posed.averaged_weights if averaged else posed.weights)
 
 
-def _answer(subject: Subject, posed: ReferencedProblem) -> Answer:
+def _answer(subject: Subject, posed: ReferencedProblem) -> SubjectAnswer:
     problem = posed.problem
     return subject.answer(problem) if isinstance(problem, Problem) else subject.answer_layer(problem)
 
@@ -182,12 +182,12 @@ def _has_one_diagonal(problem: Problem | LayerProblem) -> bool:
     return not counts or problem.has_past or (problem.sizes.T == problem.sizes.S and NUMBER not in problem.given)
 
 
-def _of(published: Sequence[Grid]) -> str:
+def _of(published: Sequence[ParameterGrid]) -> str:
     """How much of the grids is put, and how large cases are cut."""
     return f"{told(published)} A large case has fewer sequences, or heads, than published. A layer gets eight cases."
 
 
-def _sources(published: Sequence[Grid]) -> tuple[Source, ...]:
+def _sources(published: Sequence[ParameterGrid]) -> tuple[GridSource, ...]:
     return tuple(dict.fromkeys(grid.source for grid in published))
 
 

@@ -12,7 +12,7 @@ from attnspec.core.forms import NUMBER, ROWS, TABLE
 from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines.dealing import dealt, work
 from attnspec.evaluation.baselines.grid_suites import OPTIONS, Changes, Posed, Posing, problem_of
-from attnspec.evaluation.baselines.grids import Grid, Option
+from attnspec.evaluation.baselines.grids import Option, ParameterGrid
 from attnspec.evaluation.baselines.inputs import Suite, drawn, normal, uniform
 from attnspec.evaluation.baselines.serving_grids import CACHES, VARLEN
 from attnspec.problems.entries import integers, words
@@ -27,12 +27,12 @@ pages of 256, and a table that is three times as long as its keys need; caches o
 """
 
 
-def of_serving(published: Sequence[Grid], share: float) -> Suite:
+def of_serving(published: Sequence[ParameterGrid], share: float) -> Suite:
     """What is dealt of these grids, the least work first."""
     return Suite(functools.partial(_dealt, published, share))
 
 
-def _dealt(published: Sequence[Grid], share: float, dtype: DType, seed: int) -> Iterator[Problem]:
+def _dealt(published: Sequence[ParameterGrid], share: float, dtype: DType, seed: int) -> Iterator[Problem]:
     for number, case in sorted(enumerate(dealt(published, seed, share)), key=lambda each: work(each[1].sizes)):
         label = f"case {number}"
         problem = problem_of(normal, case, label, dtype, seed, options=SERVED)

@@ -42,8 +42,8 @@ _BYTES, _HALF = 4, 16  # bytes in a word of the stream, and half of its bits: th
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """`number` of a campaign with `seed` at one dtype: `recipes` of each domain."""
+class CampaignBlock:
+    """One block of a campaign: so many recipes of each domain at one dtype, drawn by the seed and the number."""
 
     dtype: DType
     number: int
@@ -78,7 +78,7 @@ class Block:
 
 
 @lru_cache(maxsize=256)  # the clauses of a domain come one after the other, and so do subjects
-def _problems(block: Block, domain: Domain, limits: Limits, optional: tuple[str, ...]) -> tuple[Recipe, ...]:
+def _problems(block: CampaignBlock, domain: Domain, limits: Limits, optional: tuple[str, ...]) -> tuple[Recipe, ...]:
     shapes = shapes_for(domain, limits, Effort.DEFAULT)
     small = tuple(sizes for sizes in shapes if logits(sizes) <= SMALL) or shapes
     menu, any_size = (Menu(domain, limits, offered, optional) for offered in (small, shapes))
@@ -97,8 +97,8 @@ ACCUSED = 5
 
 
 @dataclass(slots=True)
-class Score:
-    """What a block has come to so far."""
+class BlockScore:
+    """Counts what the cases of a block have come to so far."""
 
     cases: int = 0
     slices: int = 0
@@ -151,10 +151,10 @@ def line_to_replay(trial: Trial, recipe: Recipe) -> str:
     return f"{trial.evaluator.subject.id} {trial.check.clause.id} {trial.evaluator.dtype.value} {recipe.text}"
 
 
-def judge_block(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
+def judge_block(block: CampaignBlock, evaluator: Evaluator, checks: Mapping[str, Check],
                 breadcrumb: Callable[[str], None] = lambda _: None) -> BlockJudged:
     """Every clause of level must against one subject on the block's cases."""
-    began, score = time.perf_counter(), Score()
+    began, score = time.perf_counter(), BlockScore()
     for trial, recipe in _subject_runs(block, evaluator, checks, breadcrumb):
         score.add(trial, recipe)
     return BlockJudged(
@@ -163,7 +163,7 @@ def judge_block(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
         seconds=round(time.perf_counter() - began, 3), known=dict(score.known), problems=len(score.problems))
 
 
-def _subject_runs(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
+def _subject_runs(block: CampaignBlock, evaluator: Evaluator, checks: Mapping[str, Check],
               breadcrumb: Callable[[str], None]) -> Iterator[tuple[Trial, Recipe]]:
     """Recipe by recipe, the clauses of one domain together: the evaluator then remembers what they share."""
     put = [check for check in checks.values() if is_put(check, evaluator.subject)]
@@ -190,7 +190,7 @@ class BlockWorker:
         self._plan, self._spec, self._recipes, self._breadcrumb = plan, spec, recipes, breadcrumb
         self._subjects: dict[str, Subject] = {}
         self._conventions: dict[tuple[str, DType], Mapping[str, str]] = {}
-        self._block: Block | None = None
+        self._block: CampaignBlock | None = None
         self._problems: dict[Limits | None, Memory[AnyProblem]] = {}
         self._shared_by, self._expectations = "", Memory[Expectation](MOST)
 
@@ -204,7 +204,7 @@ class BlockWorker:
 
     def judge(self, target: str, dtype: DType, number: int) -> BlockJudged:
         """One block. Raises AttnspecError where the subject cannot be had."""
-        block, subject = Block(dtype, number, self._plan.seed, self._recipes), self._subject(target)
+        block, subject = CampaignBlock(dtype, number, self._plan.seed, self._recipes), self._subject(target)
         subject.callee.begin_item()
         judged = judge_block(block, self._evaluator(subject, block), self._checks, self._breadcrumb)
         subject.callee.forget()
@@ -215,12 +215,12 @@ class BlockWorker:
             self._subjects[target] = summon(target, self._plan)
         return self._subjects[target]
 
-    def _evaluator(self, subject: Subject, block: Block) -> Evaluator:
+    def _evaluator(self, subject: Subject, block: CampaignBlock) -> Evaluator:
         plain = Evaluator(subject, block.dtype, self._conventions.get((subject.id, block.dtype)))
         self._conventions[subject.id, block.dtype] = plain.conventions
         return Evaluator(subject, block.dtype, plain.conventions, archive=self._shared(plain, block))
 
-    def _shared(self, evaluator: Evaluator, block: Block) -> Archive:
+    def _shared(self, evaluator: Evaluator, block: CampaignBlock) -> Archive:
         """Problems, for the whole block; what the definition says of them, for neighbours whom it tells the same."""
         if block != self._block:
             self._block, self._problems = block, {}

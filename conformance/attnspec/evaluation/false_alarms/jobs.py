@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, Place, UsageError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, FileLocation, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Conclusion, JobFailure, Plan
@@ -65,13 +65,13 @@ def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord |
     record = read_record(path)
     if record.outcomes or record.puts:
         raise UsageError("this is the record of another kind of run, so a campaign cannot continue in it. Name another "
-                         "file: --record PATH.", where=Place(str(path)))
+                         "file: --record PATH.", where=FileLocation(str(path)))
     for what, before, after in _told(record.header, plan, {**environment, **what_judges(plan)}):
         if before != after:
             raise UsageError(
                 f"this campaign was started with {what} {before}; now it is {after}, so the two cannot be added up. "
                 "Start again in another file (--record PATH), or go back to what it was started with.",
-                where=Place(str(path)))
+                where=FileLocation(str(path)))
     return record
 
 

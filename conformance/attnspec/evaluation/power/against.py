@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.core.errors import Place, UsageError
+from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT
 from attnspec.faults.sizes.family import SEEDED
@@ -37,8 +37,8 @@ class Fall:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What became of the suite's power. Faults, dtypes and seeds that were not measured now are left out of it.
+class PowerComparison:
+    """The suite's power compared with an earlier record. Faults, dtypes and seeds not measured now are left out.
 
     falls: shares of all faults measured now, new ones included, against those of them that were measured before.
     new: faults that were not measured before, and whether the suite convicts them throughout.  gone: faults that were,
@@ -64,24 +64,25 @@ def read_before(path: Path, *, effort: Effort, sample: int = 0) -> RunRecord:
     record = read_record(path)
     if not record.puts:
         raise UsageError("this record holds no measurement of power. `attnspec power --record` writes one.",
-                         where=Place(str(path)))
+                         where=FileLocation(str(path)))
     if record.header.effort != effort.value:
         raise UsageError(f"this was measured at effort {record.header.effort}, and effort {effort.value} is asked "
-                         f"for. Measure at the same: --effort {record.header.effort}.", where=Place(str(path)))
+                         f"for. Measure at the same: --effort {record.header.effort}.", where=FileLocation(str(path)))
     if record.header.sample != sample:
         way = "with" if record.header.sample else "without"
-        raise UsageError(f"this was measured {way} --further-dtypes. Measure {way} it again.", where=Place(str(path)))
+        raise UsageError(f"this was measured {way} --further-dtypes. Measure {way} it again.",
+                         where=FileLocation(str(path)))
     return record
 
 
-def compared(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *, catalogue: Collection[str]) -> Comparison:
+def compared(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *, catalogue: Collection[str]) -> PowerComparison:
     """Hold a measurement against an earlier one. catalogue: the names of the faults that exist."""
     here, there = _faults(now), _faults(before)
     names = {name for name, _, _ in there}
     fallen = (_fallen(put, here[key]) for key, put in there.items()
               if key in here and _is_convicted(put) and not _is_convicted(here[key]))
     new = sorted({name for name, _, _ in here} - names)
-    return Comparison(
+    return PowerComparison(
         tuple(fallen), tuple(_falls(here, there)),
         {fault: all(_is_convicted(put) for put in _tellable(here.values()) if _name(put) == fault) for fault in new},
         tuple(sorted(name for name in names if name not in catalogue)))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan, is_fault
-from attnspec.evaluation.power.against import Comparison, compared, read_before
+from attnspec.evaluation.power.against import PowerComparison, compared, read_before
 from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for, of_seed
 from attnspec.record.events import Done, RunStarted
@@ -66,7 +66,7 @@ def _sample_of(plan: Plan) -> int:
     return int(plan.more[_SAMPLE][0])
 
 
-def comparison(puts: Iterable[SubjectPut], plan: Plan) -> Comparison | None:
+def comparison(puts: Iterable[SubjectPut], plan: Plan) -> PowerComparison | None:
     """The measurement held against the earlier one that the plan names; None where it names none."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.faults.sizes.family import Family
+from attnspec.faults.sizes.family import FaultFamily
 from attnspec.faults.sizes.of_keywords import OF_BIASES, OF_CAUSAL, OF_MASKS, OF_WINDOWS
 from attnspec.faults.sizes.of_lengths import OF_KEYS, OF_ROWS, OF_SPLITS
 from attnspec.faults.sizes.of_widths import OF_FEATURES, OF_GRIDS
 
-ALL_FAMILIES: tuple[Family, ...] = (
+ALL_FAMILIES: tuple[FaultFamily, ...] = (
     *OF_KEYS, *OF_SPLITS, *OF_ROWS, *OF_MASKS, *OF_BIASES, *OF_CAUSAL, *OF_WINDOWS, *OF_FEATURES, *OF_GRIDS)
-FAMILIES: Mapping[str, Family] = {family.name: family for family in ALL_FAMILIES}
+FAMILIES: Mapping[str, FaultFamily] = {family.name: family for family in ALL_FAMILIES}

@@ -99,8 +99,8 @@ _OF_BOTH: Mapping[frozenset[str], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """Faults of one mechanism under one kind of condition.
+class FaultFamily:
+    """A family of faults: one mechanism under one kind of condition.
 
     stage: where in attention it sits, as `Stage` has it.  mechanism: by its name in `MECHANISMS`.  sizes: among which
     the mechanism's own number is drawn.  terms: where it bites, all of them together.

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.sizes.mechanism import Change, Mechanism, Replaced, each_by, in_last, power_above
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 Order = Callable[[int, int], Array]
@@ -28,7 +28,7 @@ def _entries(axis: int, order: Order) -> Mechanism:
 def _slices(order: Order) -> Mechanism:
     """Head slices, (B·H) in one line, that hold other slices."""
     def change(size: int) -> Change:
-        def finish(output: Array, _: Work) -> Array:
+        def finish(output: Array, _: PreparedCall) -> Array:
             """The output (B,H,T,Dv) with its slices in another order."""
             flat = output.reshape(-1, *output.shape[2:])
             return flat[order(len(flat), size)].reshape(output.shape)
@@ -39,7 +39,7 @@ def _slices(order: Order) -> Mechanism:
 def _slices_zero(is_lost: Order) -> Mechanism:
     """Head slices, (B·H) in one line, that are never written."""
     def change(size: int) -> Change:
-        def finish(output: Array, work: Work) -> Array:
+        def finish(output: Array, work: PreparedCall) -> Array:
             """The output (B,H,T,Dv) with 0 in the slices that are lost."""
             B, H, _, _ = work.shape
             lost = np.broadcast_to(is_lost(B * H, size), (B * H,)).reshape(B, H, 1, 1)
@@ -64,7 +64,7 @@ def _batches_zero(is_lost: Order) -> Mechanism:
     return each_by("finish", change)
 
 
-def _unfolded_the_other_way(output: Array, _: Work) -> Array:
+def _unfolded_the_other_way(output: Array, _: PreparedCall) -> Array:
     """The output (B,H,T,Dv), its B·H slices folded batch by batch and unfolded head by head."""
     B, H, *rest = output.shape
     return output.reshape(H, B, *rest).swapaxes(0, 1)

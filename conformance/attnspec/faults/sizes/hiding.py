@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.masks import with_mask
 from attnspec.faults.sizes.mechanism import Change, Mechanism, in_last, last_block
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 Table = Callable[[Array, int], Array]
@@ -26,7 +26,7 @@ def _of_mask(change: Table) -> Mechanism:
 
 def _of_bias(change: Table) -> Mechanism:
     """A bias that is read wrongly. What it hides by -inf stays hidden."""
-    def add(logits: Array, work: Work, size: int) -> Array:
+    def add(logits: Array, work: PreparedCall, size: int) -> Array:
         """Logits (B,H,T,S) with the bias added as it is misread; untouched where there is none."""
         return logits if work.bias is None else logits + change(work.bias, size).astype(logits.dtype)
     return lambda size: {"add_bias": lambda logits, work: add(logits, work, size)}
@@ -88,16 +88,16 @@ def _whole_blocks(table: Array, size: int) -> Array:
     return np.repeat(blocks, size, axis=-1)[..., :S]
 
 
-def _causal(seen: Callable[[Array, Array, int, Work], Array]) -> Mechanism:
+def _causal(seen: Callable[[Array, Array, int, PreparedCall], Array]) -> Mechanism:
     """What the causal flag allows instead: of rows (T,1) and columns (S,), the size and the call, (T,S)."""
-    def past(work: Work, size: int) -> Array:
+    def past(work: PreparedCall, size: int) -> Array:
         """(T,S): what `seen` says where the call is causal; everything where it is not."""
         _, _, T, S = work.shape
         return seen(np.arange(T)[:, None], np.arange(S), size, work) if work.causal else sound.past(work)
     return lambda size: {"past": lambda work: past(work, size)}
 
 
-def _short_of_last_tile(row: Array, column: Array, size: int, work: Work) -> Array:
+def _short_of_last_tile(row: Array, column: Array, size: int, work: PreparedCall) -> Array:
     """(T,S): rows of the last tile stop where the tile begins."""
     first = last_block(work.shape[2], size)
     return (column <= row) & ((row < first) | (column < first))
@@ -105,7 +105,7 @@ def _short_of_last_tile(row: Array, column: Array, size: int, work: Work) -> Arr
 
 def _nan_of_future(size: int) -> Change:
     """Rows of a tile whose last block of keys, half as long again as the tile, lies all in their future."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), NaN in the rows whose last block lies in their future."""
         _, _, T, S = work.shape
         row, block = np.arange(T), size * 3 // 2
@@ -116,7 +116,7 @@ def _nan_of_future(size: int) -> Change:
 
 def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
     """Edges of a window that are moved: `left` and `right` of the exact ones, (T,1), and the size."""
-    def near(work: Work, size: int) -> Array:
+    def near(work: PreparedCall, size: int) -> Array:
         """(T,S): what the window allows with its edges moved."""
         _, _, T, S = work.shape
         (before, after), row, column = work.window or (None, None), np.arange(T)[:, None], np.arange(S)

@@ -14,7 +14,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.blocks import Online
 from attnspec.faults.precision import through
 from attnspec.faults.sizes.mechanism import Change, Mechanism, Replaced, each_by, in_last, last_block
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array, numpy_dtype
 
 
@@ -33,7 +33,7 @@ def _counted(times: Callable[[int, int], Array]) -> Mechanism:
 def _lost(is_lost: Callable[[int, int], Array]) -> Mechanism:
     """Keys that are never reached, as `is_lost` of S and the size says, (S,)."""
     def change(size: int) -> Change:
-        def softmax(logits: Array, work: Work) -> Array:
+        def softmax(logits: Array, work: PreparedCall) -> Array:
             """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at the keys that are lost."""
             kept = np.where(is_lost(work.shape[3], size), -np.inf, logits).astype(logits.dtype)
             return sound.normalise(sound.exponentials(kept))
@@ -43,7 +43,7 @@ def _lost(is_lost: Callable[[int, int], Array]) -> Mechanism:
 
 def _beyond_queries(_size: int) -> Change:
     """One length serves for queries and keys."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at keys from number T on."""
         kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
         return sound.softmax(kept.astype(logits.dtype), work)
@@ -62,7 +62,7 @@ def _last_again(S: int, size: int) -> Array:
 
 def _padding_counted(size: int) -> Change:
     """Keys of zeros fill the last block, and their logit is 0."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), with the logits of the padding in the sums."""
         S = work.shape[3]
         filled = np.pad(logits, [(0, 0)] * 3 + [(0, -S % size)])
@@ -77,7 +77,7 @@ def _never_at_second(factor: Array, number: int) -> Array:
 
 def _forgotten_at_last(size: int) -> Change:
     """The running sum starts anew with the last block."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), divided by the sums of the last block alone."""
         grown = sound.exponentials(logits)
         total = grown[..., last_block(work.shape[3], size):].sum(axis=-1, keepdims=True)
@@ -98,7 +98,7 @@ def _without_maxima(size: int) -> Change:
 
 def _averaged(size: int) -> Change:
     """Each split is normalised by itself, and the splits that see a key are averaged."""
-    def softmax(logits: Array, _: Work) -> Array:
+    def softmax(logits: Array, _: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), of each split by itself, divided by how many splits see a key."""
         parts, sums = _split(logits, size)
         count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
@@ -108,7 +108,7 @@ def _averaged(size: int) -> Change:
 
 def _last_split_wins(size: int) -> Change:
     """The second pass keeps the last split alone, wherever that one sees a key."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), of the last split alone in rows that see a key there."""
         is_last = in_last(work.shape[3], size)
         sees = ~np.isneginf(np.where(is_last, logits, -np.inf)).all(axis=-1, keepdims=True)
@@ -118,7 +118,7 @@ def _last_split_wins(size: int) -> Change:
 
 def _sum_in_bfloat16(size: int) -> Change:
     """The running sum is stored in bfloat16 after each block: it stands still once blocks are small beside it."""
-    def softmax(logits: Array, _: Work) -> Array:
+    def softmax(logits: Array, _: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), divided by sums that were rounded after each block."""
         grown = sound.exponentials(logits)
         total = np.zeros_like(grown[..., :1])
@@ -131,7 +131,7 @@ def _sum_in_bfloat16(size: int) -> Change:
 
 def _base_two_in_last(size: int) -> Change:
     """2^x for e^x in the last block, which has a code path of its own."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), powers of two in the last block before they are divided."""
         top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
         shifted = logits - np.where(np.isneginf(top), 0, top)
@@ -140,9 +140,9 @@ def _base_two_in_last(size: int) -> Change:
     return softmax
 
 
-def _unscaled_in_last(size: int) -> Callable[[Work, float], Array]:
+def _unscaled_in_last(size: int) -> Callable[[PreparedCall, float], Array]:
     """Logits (B,H,T,S) without the scale in the last block, which has a code path of its own."""
-    def logits(work: Work, factor: float) -> Array:
+    def logits(work: PreparedCall, factor: float) -> Array:
         """(B,H,T,S): scaled by the factor, but for the last block of keys."""
         scaled, plain = sound.logits(work, factor), sound.logits(work, 1.0)
         return np.where(in_last(work.shape[3], size), plain, scaled)

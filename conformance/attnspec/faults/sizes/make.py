@@ -8,7 +8,7 @@ from dataclasses import replace
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.planted import Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES
-from attnspec.faults.sizes.family import SEEDED, Family, reach_of
+from attnspec.faults.sizes.family import SEEDED, FaultFamily, reach_of
 from attnspec.faults.sizes.grids import GRIDS
 from attnspec.faults.sizes.hiding import HIDING
 from attnspec.faults.sizes.keys import KEYS
@@ -23,7 +23,7 @@ from attnspec.problems.problem import Sizes
 MECHANISMS: Mapping[str, Mechanism] = {**KEYS, **ROWS, **HIDING, **WIDTHS, **GRIDS}
 
 
-def drawn(family: Family, seed: int = 0) -> Fault:
+def drawn(family: FaultFamily, seed: int = 0) -> Fault:
     """The fault that a seed makes of a family: `NAME` for seed 0, `NAME@7` for seed 7."""
     planted = family.drawn(seed)
     name = f"{family.name}{SEEDED}{seed}" if seed else family.name

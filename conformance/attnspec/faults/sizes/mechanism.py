@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 Replaced: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -16,7 +16,7 @@ Replaced: TypeAlias = Mapping[str, Callable[..., Any]]
 Mechanism: TypeAlias = Callable[[int], Replaced]
 """From a block's, a tile's or a grid's size to what goes wrong with it, wherever it is put."""
 
-Change: TypeAlias = Callable[[Array, Work], Array]
+Change: TypeAlias = Callable[[Array, PreparedCall], Array]
 """Of logits, weights or the output, whose axes are (B,H,T,·), with the whole call beside it."""
 
 

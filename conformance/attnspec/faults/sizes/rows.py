@@ -11,11 +11,11 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.sizes.mechanism import Change, Mechanism, each_by, in_last, last_block
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _zero(is_lost: Callable[[Work, int], Array]) -> Mechanism:
+def _zero(is_lost: Callable[[PreparedCall, int], Array]) -> Mechanism:
     """Entries of the output that are never written: `is_lost` broadcasts against (B,H,T,Dv)."""
     def change(size: int) -> Change:
         return lambda output, work: np.where(is_lost(work, size), 0, output).astype(output.dtype)
@@ -54,7 +54,7 @@ def _last_of_tiles(T: int, size: int) -> Array:
     return np.arange(T) % size == size - 1
 
 
-def _tail_of_last_head(work: Work, size: int) -> Array:
+def _tail_of_last_head(work: PreparedCall, size: int) -> Array:
     """(H,T,1): the rows of the last block, in the last head."""
     _, H, T, _ = work.shape
     return ((np.arange(H) == H - 1)[:, None] & in_last(T, size))[..., None]
@@ -62,7 +62,7 @@ def _tail_of_last_head(work: Work, size: int) -> Array:
 
 def _corner(size: int) -> Change:
     """One entry of each head, the first of the second tile, has the wrong sign and twice its size."""
-    def finish(output: Array, _: Work) -> Array:
+    def finish(output: Array, _: PreparedCall) -> Array:
         """The output (B,H,T,Dv) with that entry of each head times -2."""
         wrong = output.copy()
         wrong[:, :, size, 0] *= -2
@@ -72,7 +72,7 @@ def _corner(size: int) -> Change:
 
 def _one_entry(size: int) -> Change:
     """A single entry of the whole output, in the last row of the last head, is never written."""
-    def finish(output: Array, _: Work) -> Array:
+    def finish(output: Array, _: PreparedCall) -> Array:
         """The output (B,H,T,Dv) with 0 in that entry."""
         wrong = output.copy()
         wrong[-1, -1, -1, (size - 1) % output.shape[-1]] = 0
@@ -82,7 +82,7 @@ def _one_entry(size: int) -> Change:
 
 def _unnormalised(size: int) -> Change:
     """Rows of the last block are not divided by their sums."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), exponentials still in rows of the last block."""
         grown = sound.exponentials(logits)
         return np.where(in_last(work.shape[2], size)[:, None], grown, sound.normalise(grown))
@@ -91,7 +91,7 @@ def _unnormalised(size: int) -> Change:
 
 def _sum_of_row_before(size: int) -> Change:
     """Rows of the last block are divided by the sum of the row before each."""
-    def softmax(logits: Array, work: Work) -> Array:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), rows of the last block divided by their neighbours' sums."""
         grown = sound.exponentials(logits)
         total = grown.sum(axis=-1, keepdims=True)

@@ -11,26 +11,26 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.sizes.mechanism import Change, Mechanism, each_by, in_last, power_above
-from attnspec.faults.work import Work
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _of_features(change: Callable[[Work, int], Work]) -> Mechanism:
+def _of_features(change: Callable[[PreparedCall, int], PreparedCall]) -> Mechanism:
     """Dot products of other queries (B,H,T,·) and keys (B,H,S,·)."""
     return lambda size: {"logits": lambda work, factor: sound.logits(change(work, size), factor)}
 
 
-def _first_features(work: Work, kept: int) -> Work:
+def _first_features(work: PreparedCall, kept: int) -> PreparedCall:
     return work.but(query=work.query[..., :kept], key=work.key[..., :kept])
 
 
-def _second_tile_twice(work: Work, size: int) -> Work:
+def _second_tile_twice(work: PreparedCall, size: int) -> PreparedCall:
     """Features beyond the first tile are added once more."""
     query, key = (np.concatenate([array, array[..., size:]], axis=-1) for array in (work.query, work.key))
     return work.but(query=query, key=key)
 
 
-def _padding_of_next_row(work: Work, size: int) -> Work:
+def _padding_of_next_row(work: PreparedCall, size: int) -> PreparedCall:
     """What fills the last tile of features is not zero but the beginning of the next row, in queries and keys."""
     padding = -work.query.shape[-1] % size
     query, key = (np.concatenate([array, np.roll(array, -1, axis=2)[..., :padding]], axis=-1)
@@ -38,14 +38,14 @@ def _padding_of_next_row(work: Work, size: int) -> Work:
     return work.but(query=query, key=key)
 
 
-def _tiles_rotated(work: Work, size: int) -> Work:
+def _tiles_rotated(work: PreparedCall, size: int) -> PreparedCall:
     """Tiles of the query are multiplied by the wrong tiles of the key."""
     return work.but(query=np.roll(work.query, size, axis=-1))
 
 
-def _scaled_by(width: Callable[[Work, int], int]) -> Mechanism:
+def _scaled_by(width: Callable[[PreparedCall, int], int]) -> Mechanism:
     """1/sqrt of another width, where the caller gives no scale."""
-    def scale(work: Work, size: int) -> float:
+    def scale(work: PreparedCall, size: int) -> float:
         return 1 / float(np.sqrt(width(work, size))) if work.scale is None else work.scale
     return lambda size: {"scale": lambda work: scale(work, size)}
 
@@ -64,7 +64,7 @@ def _columns_zero(is_lost: Callable[[int, int], Array]) -> Mechanism:
     return each_by("finish", change)
 
 
-def _stride_of_queries(output: Array, work: Work) -> Array:
+def _stride_of_queries(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), each row written D entries after the one before, whatever Dv is."""
     B, H, T, Dv = output.shape
     D = work.query.shape[-1]

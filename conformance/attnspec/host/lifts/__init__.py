@@ -1,4 +1,6 @@
 """Lifts pass a function the arrays of its framework and read its answer back, without loss: one file per framework."""
 
 LIFTS = ("torch", "jax")
-"""Each lift by the name of its framework and of its file: a new one is a file beside these and a word here."""
+"""Each lift by the name of its framework and of its file: a new one is a file beside these, whose class stands there
+under the name LIFT, and a word here.
+"""

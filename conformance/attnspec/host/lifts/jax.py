@@ -13,10 +13,10 @@ import numpy as np
 
 from ..frames import Entries
 from . import driver, jax_forms, making, plain
-from .making import Form
+from .making import FrameworkForm
 
 
-class Lift(plain.Lift):
+class JaxLift(plain.Lift):
     """Arrays on a device of JAX."""
 
     name = "jax"
@@ -118,7 +118,7 @@ class Lift(plain.Lift):
             self._programs[key] = function, both
         return found
 
-    def formed(self, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
+    def formed(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
         """The function in this form, of arrays (B,H,T,D)."""
         return jax_forms.formed(function, form)
 
@@ -128,6 +128,9 @@ class Lift(plain.Lift):
         self._inlined.clear()
         jax_forms.KEPT.clear()
         jax.clear_caches()
+
+
+LIFT = JaxLift
 
 
 def _by_name() -> Dict[str, Any]:

@@ -12,31 +12,47 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 import jax
 import jax.numpy as jnp
 
-from .making import CHECKPOINT, COMPILE, EXPORT, ONNX, VMAP, Form, Given, Kept, NotMade, called, of_entry, refusing
+from .making import (
+    CHECKPOINT,
+    COMPILE,
+    EXPORT,
+    ONNX,
+    VMAP,
+    FormNotMade,
+    FrameworkForm,
+    Given,
+    Kept,
+    called,
+    of_entry,
+    refusing,
+)
 
 Program = Callable[[Mapping[str, Any]], Any]
 
 KEPT = Kept()
 
 
-def formed(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """The function in this form, with the same arguments: arrays (B,H,T,D). It raises NotMade where there is none."""
+def formed(function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
+    """The function in this form, with the same arguments: arrays (B,H,T,D). Raises FormNotMade where there is none."""
     if form.name == ONNX:
-        raise NotMade("JAX itself exports no ONNX")
-    made: Callable[..., Any] = KEPT.of(function, form, lambda: _Formed(function, form))
+        raise FormNotMade("JAX itself exports no ONNX")
+    made: Callable[..., Any] = KEPT.of(function, form, lambda: _JaxForm(function, form))
     return made
 
 
-class _Formed:
-    """A function in a form. Programs are traced by their arguments' shapes, on other numbers."""
+class _JaxForm:
+    """A function in one of the forms that JAX makes of it.
 
-    def __init__(self, function: Callable[..., Any], form: Form) -> None:
+    Programs are traced by their arguments' shapes, on other numbers.
+    """
+
+    def __init__(self, function: Callable[..., Any], form: FrameworkForm) -> None:
         self.function, self.form = function, form
         self._programs: Dict[Any, Program] = {}
         self._is_inlined = False
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """What the form answers to arrays (B,H,T,D) and keywords. Raises NotMade."""
+        """What the form answers to arrays (B,H,T,D) and keywords. Raises FormNotMade."""
         given = Given.of(inputs, keywords, lambda value: isinstance(value, jax.Array))
         if any(isinstance(each, jax.core.Tracer) for each in given.arrays.values()):  # it is being differentiated
             return _MADE[self.form.name](self._plain(given), given.arrays, self.form)(given.arrays)
@@ -53,7 +69,7 @@ class _Formed:
         return self._traced(given, given.arrays)
 
     def _traced(self, given: Given, arrays: Mapping[str, Any]) -> Program:
-        """One that asks for compiler options of its own is inlined, see `Lift.differentiated`; arrays of any shape."""
+        """One that asks for compiler options of its own is inlined, see `JaxLift.differentiated`; arrays, any shape."""
         try:
             program: Program = _MADE[self.form.name](self._plain(given), arrays, self.form)
             jax.block_until_ready(program(arrays))
@@ -80,13 +96,13 @@ def _signature(arrays: Mapping[str, Any]) -> Tuple[Any, ...]:
     return tuple((each.shape, str(each.dtype)) for each in jax.tree_util.tree_leaves(arrays))
 
 
-def _compiled(plain: Program, arrays: Mapping[str, Any], form: Form) -> Program:  # noqa: ARG001  (as its siblings)
+def _compiled(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
     """By `jax.jit`; arrays of any shape."""
     program: Program = jax.jit(plain)
     return program
 
 
-def _exported(plain: Program, arrays: Mapping[str, Any], form: Form) -> Program:  # noqa: ARG001  (as its siblings)
+def _exported(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
     """By `jax.export`, written and read again where what writes it is installed; arrays of any shape."""
     export = importlib.import_module("jax.export")
     exported = export.export(jax.jit(plain))(arrays)
@@ -96,14 +112,14 @@ def _exported(plain: Program, arrays: Mapping[str, Any], form: Form) -> Program:
     return program
 
 
-def _mapped(plain: Program, arrays: Mapping[str, Any], form: Form) -> Program:
+def _mapped(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:
     """By `jax.vmap`, over the batch, in one compiled program; arrays of any shape."""
     axes = {name: 0 if name in form.mapped else None for name in arrays}
     program: Program = jax.jit(jax.vmap(plain, in_axes=(axes,)))
     return program
 
 
-def _recomputed(plain: Program, arrays: Mapping[str, Any], form: Form) -> Program:  # noqa: ARG001  (as its siblings)
+def _recomputed(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
     """By `jax.checkpoint`: nothing is kept for the backward pass; arrays of any shape."""
     program: Program = jax.checkpoint(plain)
     return program

@@ -10,17 +10,18 @@ COMPILE, EXPORT, ONNX, VMAP, CHECKPOINT = "compile", "export", "onnx", "vmap", "
 INPUTS = ("query", "key", "value")
 
 
-class Form(NamedTuple):
-    """A form that is asked for. mapped: the names of the arguments that have an entry for each of the batch, along
-    their first axis.
+class FrameworkForm(NamedTuple):
+    """A form that a framework is to make of a function, such as a compiled one.
+
+    mapped: the names of the arguments that have an entry for each of the batch, along their first axis.
     """
 
     name: str
     mapped: Sequence[str] = ()
 
 
-class NotMade(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    """The framework does not make this form of the function. What it says to that is the cause, or the text."""
+class FormNotMade(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
+    """The framework does not make the form of the function that is asked for. Its words are the cause, or the text."""
 
 
 class NotReached(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
@@ -52,10 +53,10 @@ def refusing() -> Iterator[None]:
     """Inside, what is raised is a refusal."""
     try:
         yield
-    except NotMade:
+    except FormNotMade:
         raise
     except Exception as cause:
-        raise NotMade(str(cause)) from cause
+        raise FormNotMade(str(cause)) from cause
 
 
 class Given(NamedTuple):
@@ -102,7 +103,7 @@ class Kept:
     def __init__(self) -> None:
         self._made: Dict[Any, Tuple[Any, Callable[..., Any]]] = {}  # with the function, so that no other has its id
 
-    def of(self, function: Callable[..., Any], form: Form, made: Callable[[], Callable[..., Any]]) -> Any:
+    def of(self, function: Callable[..., Any], form: FrameworkForm, made: Callable[[], Callable[..., Any]]) -> Any:
         """The form of the function, made now where it was not before."""
         key = (id(function), form.name, tuple(form.mapped))
         if key not in self._made:

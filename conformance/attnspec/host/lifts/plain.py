@@ -9,7 +9,7 @@ import numpy as np
 
 from ..frames import Entries
 from . import making, torch_tensors
-from .making import Form, NotMade
+from .making import FormNotMade, FrameworkForm
 
 INPUTS = making.INPUTS
 GRAD = "grad_output"
@@ -67,11 +67,11 @@ class Lift:
         keywords = {name: value for name, value in keywords.items() if name != GRAD}
         return function(*inputs, **keywords), None
 
-    def formed(self, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
+    def formed(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
         """The function in a form that the framework makes of it, with the same arguments, arrays (B,H,T,D); each once.
-        It, or this, raises NotMade where there is none.
+        It, or this, raises FormNotMade where there is none.
         """
-        raise NotMade("NumPy makes no other form of a function")
+        raise FormNotMade("NumPy makes no other form of a function")
 
     def give_back(self, value: Any, entries: Entries) -> None:
         """Write what the call left of a framework's array, any shape, into the one that it was made of, where the two
@@ -88,6 +88,9 @@ class Lift:
 
     def forget(self) -> None:
         """Give back what the framework has kept of the calls so far, such as programs compiled for their shapes."""
+
+
+LIFT = Lift
 
 
 def _bfloat16() -> Any:

@@ -9,10 +9,10 @@ import torch
 
 from ..frames import Entries
 from . import driver, making, plain, torch_forms, torch_tensors
-from .making import Form
+from .making import FrameworkForm
 
 
-class Lift(plain.Lift):
+class TorchLift(plain.Lift):
     """Tensors that, on the CPU, share the arrays' memory, so that a mutation is seen."""
 
     name = "torch"
@@ -113,13 +113,16 @@ class Lift(plain.Lift):
         return output.detach(), [torch.zeros_like(leaf) if each is None else each
                                  for each, leaf in zip(found, leaves.values())]
 
-    def formed(self, function: Callable[..., Any], form: Form) -> Callable[..., Any]:
+    def formed(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
         """The function in this form, of tensors (B,H,T,D)."""
         return torch_forms.formed(function, form)
 
     def forget(self) -> None:
         """Drop what was compiled and exported."""
         torch_forms.forget()
+
+
+LIFT = TorchLift
 
 
 def placed(tensor: Any, device: str) -> Any:

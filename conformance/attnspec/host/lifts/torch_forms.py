@@ -14,7 +14,20 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 
 import torch
 
-from .making import CHECKPOINT, COMPILE, EXPORT, ONNX, VMAP, Form, Given, Kept, NotMade, called, of_entry, refusing
+from .making import (
+    CHECKPOINT,
+    COMPILE,
+    EXPORT,
+    ONNX,
+    VMAP,
+    FormNotMade,
+    FrameworkForm,
+    Given,
+    Kept,
+    called,
+    of_entry,
+    refusing,
+)
 
 MOST_PROGRAMS = 256
 """How often one function may be compiled anew: beyond PyTorch's own limit it runs as it is, and nothing is judged."""
@@ -26,8 +39,8 @@ Program = Callable[[Mapping[str, Any]], Any]
 KEPT = Kept()
 
 
-def formed(function: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """The function in this form, with the same arguments: tensors (B,H,T,D). It raises NotMade where there is none."""
+def formed(function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
+    """The function in this form, with the same arguments: tensors (B,H,T,D). Raises FormNotMade where there is none."""
     made: Callable[..., Any] = KEPT.of(function, form, lambda: _FORMS[form.name](function, form))
     return made
 
@@ -39,15 +52,18 @@ def forget() -> None:
             importlib.import_module("torch._dynamo").reset()
 
 
-class _Formed:
-    """A function in a form. Programs are made by their arguments' shapes, of other numbers."""
+class _TorchForm:
+    """A function in one of the forms that PyTorch makes of it.
 
-    def __init__(self, function: Callable[..., Any], form: Form) -> None:
+    Programs are made by their arguments' shapes, of other numbers.
+    """
+
+    def __init__(self, function: Callable[..., Any], form: FrameworkForm) -> None:
         self.function, self.form = function, form
         self._programs: Dict[Any, Program] = {}
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """What the form answers to tensors (B,H,T,D) and keywords. Raises NotMade."""
+        """What the form answers to tensors (B,H,T,D) and keywords. Raises FormNotMade."""
         given = Given.of(inputs, keywords, _is_tensor)
         key = (*given.kind, _signature(given.arrays))
         if key not in self._programs:
@@ -68,10 +84,10 @@ class _Formed:
         return _rolled(given.arrays)
 
 
-class _Compiled(_Formed):
+class _Compiled(_TorchForm):
     """By `torch.compile`: one compiled function for all shapes, which becomes general as they come, as for a user."""
 
-    def __init__(self, function: Callable[..., Any], form: Form) -> None:
+    def __init__(self, function: Callable[..., Any], form: FrameworkForm) -> None:
         super().__init__(function, form)
         self._compiled = torch.compile(function)
 
@@ -82,7 +98,7 @@ class _Compiled(_Formed):
         return program
 
 
-class _Exported(_Formed):
+class _Exported(_TorchForm):
     """By `torch.export`: a graph of the function for these shapes."""
 
     def made(self, given: Given) -> Program:
@@ -91,7 +107,7 @@ class _Exported(_Formed):
         return lambda arrays: module(dict(arrays))
 
 
-class _Onnx(_Formed):
+class _Onnx(_TorchForm):
     """By `torch.onnx.export`, run by ONNX Runtime on the CPU."""
 
     def made(self, given: Given) -> Program:
@@ -111,11 +127,11 @@ class _Onnx(_Formed):
         return run
 
 
-class _Mapped(_Formed):
+class _Mapped(_TorchForm):
     """By `torch.func.vmap`, over the batch."""
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """What the mapped function answers to tensors (B,H,T,D). Raises NotMade."""
+        """What the mapped function answers to tensors (B,H,T,D). Raises FormNotMade."""
         given = Given.of(inputs, keywords, _is_tensor)
         axes = {name: 0 if name in self.form.mapped else None for name in given.arrays}
         with refusing(), _quietly():
@@ -123,11 +139,11 @@ class _Mapped(_Formed):
             return importlib.import_module("torch.func").vmap(entry, in_dims=(axes,))(given.arrays)
 
 
-class _Recomputed(_Formed):
+class _Recomputed(_TorchForm):
     """By `torch.utils.checkpoint`: nothing is kept for the backward pass."""
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """What the function answers to tensors (B,H,T,D), to be computed again for its gradients. Raises NotMade."""
+        """What the function answers to tensors (B,H,T,D), computed again for its gradients. Raises FormNotMade."""
         recompute = importlib.import_module("torch.utils.checkpoint").checkpoint
         with refusing():
             return recompute(self.function, *inputs, use_reentrant=False, **keywords)
@@ -189,13 +205,13 @@ def _unlimited(program: Program, arrays: Mapping[str, Any]) -> Any:
 
 
 def _onnxruntime() -> Any:
-    """The package. Raises NotMade where it, or what writes ONNX for it, is not installed."""
+    """The package. Raises FormNotMade where it, or what writes ONNX for it, is not installed."""
     try:
         for name in ("onnx", "onnxscript"):
             importlib.import_module(name)
         return importlib.import_module("onnxruntime")
     except ImportError as missing:
-        raise NotMade("{} is not installed where it lives".format(missing.name or missing)) from None
+        raise FormNotMade("{} is not installed where it lives".format(missing.name or missing)) from None
 
 
 @contextlib.contextmanager

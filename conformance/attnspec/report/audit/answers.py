@@ -28,16 +28,19 @@ class AnsweredQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """examples: of each answer in the table, what was most often seen of it.  further: what the table does not tell."""
+class AuditAnswers:
+    """What the audit's page tells of the answers to a probe's questions.
+
+    examples: of each answer in the table, what was most often seen of it.  further: what the table does not tell.
+    """
 
     examples: tuple[AnsweredQuestion, ...]
     further: tuple[AnsweredQuestion, ...]
 
 
-def answers(habits: Habits) -> Answers:
+def answers(habits: Habits) -> AuditAnswers:
     """Look at all answers."""
-    return Answers(tuple(_examples(habits)), tuple(_further(habits)))
+    return AuditAnswers(tuple(_examples(habits)), tuple(_further(habits)))
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ from string import ascii_lowercase
 from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
-from attnspec.report.audit.explained import TOLD, Told, are_chosen
+from attnspec.report.audit.explained import TOLD, AuditFinding, are_chosen
 from attnspec.report.figures import SHORT, SIGNS, overall, shared_reason
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 _LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
     Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",
@@ -46,7 +46,7 @@ class Cells:
     """
 
     themes: tuple[tuple[str, tuple[ClauseText, ...]], ...]
-    rows: tuple[tuple[Judged, tuple[AuditSquare, ...]], ...]
+    rows: tuple[tuple[JudgedSubject, tuple[AuditSquare, ...]], ...]
     behind: str
 
 
@@ -54,7 +54,7 @@ CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
 NOT_ASKED = AuditSquare("x", "")
 
 
-def cells(joined: Joined, findings: Sequence[Told]) -> Cells:
+def cells(joined: Joined, findings: Sequence[AuditFinding]) -> Cells:
     """All subjects under all clauses."""
     themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
     rows = tuple((subject, tuple(_merged(_square(subject, joined.of(subject, clause.id)) for clause in joined.clauses)))
@@ -62,7 +62,7 @@ def cells(joined: Joined, findings: Sequence[Told]) -> Cells:
     return Cells(themes, rows, _behind(joined, findings))
 
 
-def _square(subject: Judged, outcomes: Sequence[Outcome]) -> AuditSquare:
+def _square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
     if not outcomes:
         return NOT_ASKED
     if are_chosen(subject, outcomes):
@@ -93,7 +93,7 @@ class _Reasons:
         return self.numbers.setdefault(reason, len(self.numbers))
 
 
-def _behind(joined: Joined, findings: Sequence[Told]) -> str:
+def _behind(joined: Joined, findings: Sequence[AuditFinding]) -> str:
     """What the script of the page reads, as JSON: a row of `cells` for each subject, and what their numbers mean.
 
     Cells are parted by `;`. An empty one is like the one before it, and `-` was asked by nobody. In the others there
@@ -119,7 +119,7 @@ def _row(cells: Sequence[str]) -> str:
     return ";".join(_AS_BEFORE if cell == left else cell for left, cell in zip(before, cells, strict=False))
 
 
-def _meant(findings: Sequence[Told]) -> Mapping[tuple[int, str], Sequence[int]]:
+def _meant(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, str], Sequence[int]]:
     """The numbers of the findings that complain of a subject under a clause."""
     found: dict[tuple[int, str], list[int]] = {}
     for number, finding in enumerate(findings):
@@ -130,14 +130,14 @@ def _meant(findings: Sequence[Told]) -> Mapping[tuple[int, str], Sequence[int]]:
     return found
 
 
-def _cell(subject: Judged, outcomes: Sequence[Outcome], findings: Sequence[int], reasons: _Reasons) -> str:
+def _cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: Sequence[int], reasons: _Reasons) -> str:
     if not outcomes:
         return _NOT_ASKED
     told = _of_all_dtypes(subject, outcomes, reasons)
     return f"{told}@{','.join(map(str, findings))}" if findings else told
 
 
-def _of_all_dtypes(subject: Judged, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
+def _of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
     """One text for all dtypes where they say the same but for the margin, else a text each."""
     said = {outcome.dtype: (outcome.verdict, _reason(subject, outcome)) for outcome in outcomes}
     margins = {outcome.dtype: _margin(outcome) for outcome in outcomes}
@@ -165,7 +165,7 @@ def _margin(outcome: Outcome) -> float:
     return math.inf if math.isnan(outcome.worst.margin) else outcome.worst.margin
 
 
-def _reason(subject: Judged, outcome: Outcome) -> str:
+def _reason(subject: JudgedSubject, outcome: Outcome) -> str:
     """Why something failed is told by its finding, so that reasons are few."""
     return "" if outcome.verdict in TOLD else shared_reason(subject.card.id, outcome.reason)
 

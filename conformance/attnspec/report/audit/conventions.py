@@ -13,7 +13,7 @@ from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding
 from attnspec.report.audit.switches import Switches, switches
 from attnspec.report.figures import SHORT, counted
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Conventions:
     choices: what its library documents that it does otherwise than a clause asks.
     """
 
-    subject: Judged
+    subject: JudgedSubject
     cells: tuple[tuple[ConventionAnswer, ...], ...]
     rest: tuple[ConventionAnswer, ...]
     lost: str
@@ -106,7 +106,7 @@ def columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
     return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
 
 
-def _customs(subject: Judged, probes: Sequence[SubjectProbed]) -> Conventions:
+def _customs(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
     plain = [probe for probe in probes if not probe.variant]
     answers = {**_from_card(subject), **_from_probes(plain)}
     asked = [_asked(column, answers, plain) for column in COLUMNS]
@@ -117,7 +117,7 @@ def _customs(subject: Judged, probes: Sequence[SubjectProbed]) -> Conventions:
     return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
 
 
-def answered(joined: Joined, subject: Judged, question: str) -> tuple[ConventionAnswer, ...]:
+def answered(joined: Joined, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
     """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
     return tuple(_grouped(_asked(Column("", "", (question,)), _from_probes(plain), plain)))
@@ -155,7 +155,7 @@ def _forms(answers: Answers) -> Mapping[str, str]:
     return {question: " ".join(word for word in name if word not in shared) for question, name in names.items()}
 
 
-def _from_card(subject: Judged) -> Answers:
+def _from_card(subject: JudgedSubject) -> Answers:
     """What is declared of the conventions, and what the engine found of those that are not."""
     card = subject.card
     found = {}

@@ -14,8 +14,8 @@ from attnspec.record.explaining import explains, is_choice
 from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
-from attnspec.report.joined import Joined, Judged
-from attnspec.report.pictures import Grid, drawn_cells, grids
+from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.pictures import PictureGrid, drawn_cells, grids
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 750  # how many picture cells the page draws before it refers to the record instead
@@ -44,13 +44,13 @@ class Complaint:
 class Concern:
     """Subjects about which the same clauses complain at the same dtypes."""
 
-    subjects: tuple[Judged, ...]
+    subjects: tuple[JudgedSubject, ...]
     complaints: tuple[Complaint, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One finding. `shown`: the failure that is shown in full, None where no clause complains of it.
+class AuditFinding:
+    """One finding of the audit. `shown`: the failure that is shown in full, None where no clause complains of it.
 
     libraries: name and version of those concerned.  level: of the strictest clause that complains.
     """
@@ -67,7 +67,7 @@ class Told:
     concerns: tuple[Concern, ...]
     items: int
     shown: Outcome | None
-    pictures: tuple[Grid, ...] = ()
+    pictures: tuple[PictureGrid, ...] = ()
     omitted: int = 0
 
     @property
@@ -91,7 +91,7 @@ class Told:
         return self.known.documented if self.known and not _UNDOCUMENTED.match(self.known.documented) else ""
 
     @property
-    def subjects(self) -> tuple[Judged, ...]:
+    def subjects(self) -> tuple[JudgedSubject, ...]:
         """Everybody concerned, each once."""
         told = (subject for concern in self.concerns for subject in concern.subjects)
         return tuple({subject.number: subject for subject in told}.values())
@@ -110,29 +110,29 @@ class _Pile:
     cause: FailureCause
     says: str
     known: KnownFinding | None = None
-    failures: list[tuple[Judged, Outcome]] = field(default_factory=list)
-    holders: dict[int, Judged] = field(default_factory=dict)  # whose cards name the finding
+    failures: list[tuple[JudgedSubject, Outcome]] = field(default_factory=list)
+    holders: dict[int, JudgedSubject] = field(default_factory=dict)  # whose cards name the finding
 
 
-def explained(joined: Joined) -> tuple[Told, ...]:
+def explained(joined: Joined) -> tuple[AuditFinding, ...]:
     """All findings, the most important first, those without any explanation before all."""
     texts = {clause.id: clause for clause in joined.clauses}
     made = [_told(key, pile, texts) for key, pile in _piles(joined).items()]
     return _pictured(sorted(made, key=_gravity))
 
 
-def library_of(subject: Judged) -> str:
+def library_of(subject: JudgedSubject) -> str:
     """`PyTorch 2.13.0`."""
     card = subject.card
     return f"{card.library or card.distribution or subject.library.rstrip('/') or card.id} {card.version}".strip()
 
 
-def causes(subject: Judged, outcome: Outcome) -> Iterator[KnownFinding]:
+def causes(subject: JudgedSubject, outcome: Outcome) -> Iterator[KnownFinding]:
     """The findings of the subject's library that explain a failure, by what was seen of it."""
     return (finding for finding in subject.card.findings if explains(finding, outcome))
 
 
-def are_chosen(subject: Judged, outcomes: Iterable[Outcome]) -> bool:
+def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
     """Whether there are failures, and all are what the library documents that it does: conventions, nothing broken.
 
     A run tells such a failure as expected, by the finding; one that is listed for another reason names no finding.
@@ -160,7 +160,7 @@ def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
     return piles
 
 
-def _pile_up(piles: dict[tuple[str, ...], _Pile], subject: Judged, outcome: Outcome) -> None:
+def _pile_up(piles: dict[tuple[str, ...], _Pile], subject: JudgedSubject, outcome: Outcome) -> None:
     found = [piles[_key(finding)] for finding in causes(subject, outcome)]
     for pile in found or [piles.setdefault(*_other(subject, outcome))]:
         pile.failures.append((subject, outcome))
@@ -170,20 +170,20 @@ def _key(finding: KnownFinding) -> tuple[str, ...]:
     return FailureCause.KNOWN.value, finding.id
 
 
-def _other(subject: Judged, outcome: Outcome) -> tuple[tuple[str, ...], _Pile]:
+def _other(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _Pile]:
     """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
     if outcome.verdict is Verdict.EXPECTED:
         return (FailureCause.LISTED.value, subject.library, outcome.reason), _Pile(FailureCause.LISTED, outcome.reason)
     return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _Pile(FailureCause.UNKNOWN, "")
 
 
-def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> Told:
+def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> AuditFinding:
     failures = pile.failures
     shown = min((outcome for _, outcome in failures), key=_clarity, default=None)
     people = [subject for subject, _ in failures] or list(pile.holders.values())
     worst = shown.verdict if shown else Verdict.HELD
     level = shown.level if shown else Level.MAY
-    return Told(
+    return AuditFinding(
         anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known=pile.known,
         says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst],
         css=_css(pile, worst, level),
@@ -205,17 +205,18 @@ def _clarity(outcome: Outcome) -> tuple[float, ...]:
     return WEIGHT[outcome.level], SIGNS[outcome.verdict].rank, is_bare, size, outcome.dtype is not DType.FLOAT32
 
 
-def _concerns(failures: Sequence[tuple[Judged, Outcome]], texts: Mapping[str, ClauseText]) -> tuple[Concern, ...]:
+def _concerns(failures: Sequence[tuple[JudgedSubject, Outcome]],
+              texts: Mapping[str, ClauseText]) -> tuple[Concern, ...]:
     """Subjects with the same complaints stand together; the most spoken of come first."""
-    alike: dict[tuple[Complaint, ...], list[Judged]] = {}
+    alike: dict[tuple[Complaint, ...], list[JudgedSubject]] = {}
     for subject, outcomes in _by_subject(failures):
         alike.setdefault(_complaints(outcomes, texts), []).append(subject)
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     return tuple(Concern(tuple(subjects), complaints) for complaints, subjects in ordered)
 
 
-def _by_subject(failures: Iterable[tuple[Judged, Outcome]]) -> Iterable[tuple[Judged, list[Outcome]]]:
-    found: dict[int, tuple[Judged, list[Outcome]]] = {}
+def _by_subject(failures: Iterable[tuple[JudgedSubject, Outcome]]) -> Iterable[tuple[JudgedSubject, list[Outcome]]]:
+    found: dict[int, tuple[JudgedSubject, list[Outcome]]] = {}
     for subject, outcome in failures:
         found.setdefault(subject.number, (subject, []))[1].append(outcome)
     return found.values()
@@ -234,12 +235,12 @@ def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
     return Complaint(clause, dtypes, SIGNS[worst.verdict], shade(worst.verdict, worst.level))
 
 
-def _gravity(told: Told) -> tuple[object, ...]:
+def _gravity(told: AuditFinding) -> tuple[object, ...]:
     return (told.cause is not FailureCause.UNKNOWN, told.shown is None, harm_rank(told.harm), WEIGHT[told.level],
             told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
 
 
-def _pictured(found: Sequence[Told]) -> tuple[Told, ...]:
+def _pictured(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
     """The findings with the pictures of the case that is shown, as long as the page has room for them."""
     room = PICTURED_CELLS
     pictured = []

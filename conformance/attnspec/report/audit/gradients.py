@@ -16,7 +16,7 @@ from attnspec.report.audit.conventions import ConventionAnswer, answered
 from attnspec.report.audit.explained import are_chosen
 from attnspec.report.audit.table import Nearness, closest, counted_by_verdict
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, shared_reason
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 HIDDEN_ROWS = f"{PROFILE}.hidden_rows"
 """The clause about a query for which every key is masked."""
@@ -46,7 +46,7 @@ class GradientLine:
     reason why they were not.
     """
 
-    subject: Judged
+    subject: JudgedSubject
     held: str
     broken: tuple[ClauseText, ...]
     rounds: tuple[tuple[str, str], ...]
@@ -92,7 +92,7 @@ def gradients(joined: Joined) -> Gradients | None:
     return Gradients(lines, _partly(lines), _wholly(others)) if lines else None
 
 
-def _asked(joined: Joined, subject: Judged, clauses: Iterable[ClauseText]) -> ByClause:
+def _asked(joined: Joined, subject: JudgedSubject, clauses: Iterable[ClauseText]) -> ByClause:
     found = {clause: joined.of(subject, clause.id) for clause in clauses}
     return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
@@ -105,7 +105,7 @@ def _decides(outcomes: Iterable[Outcome]) -> bool:
     return any(outcome.verdict in DECIDED for outcome in outcomes)
 
 
-def _line(joined: Joined, subject: Judged, outcomes: ByClause) -> GradientLine:
+def _line(joined: Joined, subject: JudgedSubject, outcomes: ByClause) -> GradientLine:
     named = _by_name(outcomes)
     return GradientLine(
         subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken(subject, outcomes)),
@@ -143,7 +143,7 @@ def _reason(card: SubjectCard, outcomes: Sequence[Outcome]) -> str:
     return shared_reason(card.id, told)
 
 
-def _broken(subject: Judged, outcomes: ByClause) -> Iterator[ClauseText]:
+def _broken(subject: JudgedSubject, outcomes: ByClause) -> Iterator[ClauseText]:
     for clause, each in outcomes.items():
         if any(outcome.verdict in FINDINGS for outcome in each) and not are_chosen(subject, each):
             yield clause
@@ -153,7 +153,7 @@ def _rounds(card: SubjectCard) -> tuple[tuple[str, str], ...]:
     return tuple((SHORT[dtype], card.backward[dtype.value]) for dtype in DType if dtype.value in card.backward)
 
 
-def _closest(subject: Judged, outcomes: ByClause) -> Iterator[Nearness]:
+def _closest(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:
     held = [outcome for each in outcomes.values() for outcome in each if outcome.verdict is Verdict.HELD]
     found = (closest(outcome for outcome in held if outcome.dtype is dtype) for dtype in subject.dtypes)
     yield from filter(None, found)
@@ -182,7 +182,7 @@ def _partly(lines: Iterable[GradientLine]) -> tuple[Unjudged, ...]:
     return _grouped((reason, line.subject.label) for line in lines for reason in line.ungiven)
 
 
-def _wholly(subjects: Iterable[tuple[Judged, ByClause]]) -> tuple[Unjudged, ...]:
+def _wholly(subjects: Iterable[tuple[JudgedSubject, ByClause]]) -> tuple[Unjudged, ...]:
     return _grouped((_reason(subject.card, [one for each in outcomes.values() for one in each]), subject.label)
                     for subject, outcomes in subjects)
 

@@ -11,7 +11,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions
-from attnspec.report.audit.explained import Concern, Told
+from attnspec.report.audit.explained import AuditFinding, Concern
 from attnspec.report.audit.gradients import GradientLine
 from attnspec.report.audit.switches import SwitchDifference, Switches
 from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
@@ -172,7 +172,7 @@ def _findings(looked: Audit) -> Lines:
     yield ""
 
 
-def _finding(told: Told) -> Lines:
+def _finding(told: AuditFinding) -> Lines:
     yield ""
     yield f"#### {'Not yet explained: ' if told.is_open else ''}{prose(told.says)}"
     yield ""
@@ -181,7 +181,7 @@ def _finding(told: Told) -> Lines:
         yield from ("", *fenced(told.known.script, told.known.language))
 
 
-def _facts(told: Told) -> Iterator[tuple[str, str]]:
+def _facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
     yield "Versions", ", ".join(map(plain, told.libraries))
     if told.known:
         yield "Harm", plain(told.harm.says) if told.harm else ""

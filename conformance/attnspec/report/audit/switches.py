@@ -8,7 +8,7 @@ from enum import Enum
 
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.report.figures import SHORT
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 AGREE = "agree"  # the answer of a switch that makes no difference
 OF_THE_SWITCH = ("gradient.flow",)  # what a switch is there to change is no surprise
@@ -39,7 +39,7 @@ class SwitchDifference:
 class Switches:
     """A subject, the variants that were tried, and every disagreement. lost: variants that told nothing, and why."""
 
-    subject: Judged
+    subject: JudgedSubject
     variants: tuple[str, ...]
     flips: tuple[SwitchDifference, ...]
     lost: tuple[tuple[str, str], ...]
@@ -57,7 +57,7 @@ def switches(joined: Joined) -> tuple[Switches, ...]:
     return tuple(sorted((each for each in found if each.variants), key=lambda each: not each.flips))
 
 
-def _switches(subject: Judged, probes: Sequence[SubjectProbed]) -> Switches:
+def _switches(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Switches:
     flipped = [probe for probe in probes if probe.variant]
     plain = {probe.dtype: _by_question(probe) for probe in probes if not probe.variant}
     told = [flip for probe in flipped for flip in _told(probe, plain.get(probe.dtype, {}))]

@@ -17,7 +17,7 @@ from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.audit.explained import are_chosen, causes, harm_rank, library_of
 from attnspec.report.clause_table import shade, tally
 from attnspec.report.figures import SHORT, SIGNS, Sign, overall
-from attnspec.report.joined import Joined, Judged
+from attnspec.report.joined import Joined, JudgedSubject
 
 GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
 
@@ -61,8 +61,8 @@ class Nearness:
     dtype: str
 
 
-class Standing(Enum):
-    """How a subject stands, gravest first."""
+class AuditStanding(Enum):
+    """How a subject fares in the audit, gravest first."""
 
     BREAKS = "breaks a must clause"
     UNFINISHED = "not judged to the end"
@@ -72,7 +72,7 @@ class Standing(Enum):
     @property
     def rank(self) -> int:
         """0 is the gravest."""
-        return tuple(Standing).index(self)
+        return tuple(AuditStanding).index(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SubjectLine:
     harm: the gravest of what makes it break `must` clauses, if anybody has said.  is_explained: whether all of it is.
     """
 
-    subject: Judged
+    subject: JudgedSubject
     counts: Counts
     closest: Nearness | None
     grades: tuple[tuple[str, str], ...]
@@ -92,13 +92,13 @@ class SubjectLine:
     is_explained: bool = True
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> AuditStanding:
         """How it stands: what breaks a clause breaks it, however much else was not judged."""
         if self.breaks:
-            return Standing.BREAKS
+            return AuditStanding.BREAKS
         if self.subject.broken or self.counts.undecided or not self.counts.held:
-            return Standing.UNFINISHED
-        return Standing.CHOOSES if self.counts.chosen_must else Standing.KEEPS
+            return AuditStanding.UNFINISHED
+        return AuditStanding.CHOOSES if self.counts.chosen_must else AuditStanding.KEEPS
 
     @property
     def verdict(self) -> str:
@@ -128,7 +128,7 @@ class LibraryTable:
 
 def shelves(joined: Joined) -> tuple[LibraryTable, ...]:
     """Every library, that with the gravest line first, and its gravest line first."""
-    groups: dict[tuple[str, str], list[Judged]] = {}
+    groups: dict[tuple[str, str], list[JudgedSubject]] = {}
     for subject in joined.subjects:
         groups.setdefault((subject.library, library_of(subject)), []).append(subject)
     made = [LibraryTable(name, people[0].card, tuple(sorted((_line(joined, each) for each in people), key=_weight)))
@@ -140,7 +140,7 @@ def _weight(line: SubjectLine) -> tuple[int, ...]:
     return line.weight
 
 
-def _line(joined: Joined, subject: Judged) -> SubjectLine:
+def _line(joined: Joined, subject: JudgedSubject) -> SubjectLine:
     outcomes = joined.of_subject(subject)
     flat = [outcome for group in outcomes.values() for outcome in group]
     return SubjectLine(
@@ -149,7 +149,7 @@ def _line(joined: Joined, subject: Judged) -> SubjectLine:
         sum(outcome.cases for outcome in flat), *_harm(subject, flat))
 
 
-def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
+def _harm(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
     """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
     found = [tuple(causes(subject, outcome)) for outcome in outcomes
              if outcome.verdict in FAILURES and outcome.level is Level.MUST]
@@ -157,7 +157,7 @@ def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bo
     return min(harms, key=harm_rank, default=None), all(found)
 
 
-def counted_by_verdict(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:
+def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome]]) -> Counts:
     """The clauses of a subject by verdict; groups: the outcomes of each."""
     chosen: list[Level] = []
     found: Counter[tuple[Verdict, Level]] = Counter()
@@ -186,7 +186,7 @@ def closest(outcomes: Iterable[Outcome]) -> Nearness | None:
     return max(calls, key=lambda call: call.margin, default=None)
 
 
-def _grades(joined: Joined, subject: Judged, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
+def _grades(joined: Joined, subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
     """What the engine's instrument read, else what a probe was answered."""
     asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
              for found in probe.found if found.question == ASKED}

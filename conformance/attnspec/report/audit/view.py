@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from attnspec.report.audit.cells import Cells, cells
 from attnspec.report.audit.conventions import Habits, habits
-from attnspec.report.audit.explained import FailureCause, Told, explained, library_of
+from attnspec.report.audit.explained import AuditFinding, FailureCause, explained, library_of
 from attnspec.report.audit.gradients import Gradients, gradients
-from attnspec.report.audit.table import ClauseTally, LibraryTable, Standing, SubjectLine, law, shelves
+from attnspec.report.audit.table import AuditStanding, ClauseTally, LibraryTable, SubjectLine, law, shelves
 from attnspec.report.audit.works import Works, cited_works
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
@@ -28,12 +28,12 @@ class Missing:
     reason: str
 
 
-_FARED: Mapping[Standing, tuple[str, str, str]] = {
-    Standing.BREAKS: ("bad", "break at least one `must` clause", "breaks at least one `must` clause"),
-    Standing.KEEPS: ("good", "keep every `must` clause", "keeps every `must` clause"),
-    Standing.CHOOSES: ("good", "keep every `must` clause apart from documented choices",
-                       "keeps every `must` clause apart from documented choices"),
-    Standing.UNFINISHED: ("idle", "were not judged to the end", "was not judged to the end")}
+_FARED: Mapping[AuditStanding, tuple[str, str, str]] = {
+    AuditStanding.BREAKS: ("bad", "break at least one `must` clause", "breaks at least one `must` clause"),
+    AuditStanding.KEEPS: ("good", "keep every `must` clause", "keeps every `must` clause"),
+    AuditStanding.CHOOSES: ("good", "keep every `must` clause apart from documented choices",
+                            "keeps every `must` clause apart from documented choices"),
+    AuditStanding.UNFINISHED: ("idle", "were not judged to the end", "was not judged to the end")}
 """How they stand: the style of their squares, and what is said of many and of one."""
 
 
@@ -54,9 +54,9 @@ class Audit:
     """
 
     shelves: tuple[LibraryTable, ...]
-    findings: tuple[Told, ...]
-    unexplained: tuple[Told, ...]
-    listed: tuple[Told, ...]
+    findings: tuple[AuditFinding, ...]
+    unexplained: tuple[AuditFinding, ...]
+    listed: tuple[AuditFinding, ...]
     habits: Habits
     cells: Cells
     law: tuple[tuple[str, tuple[ClauseTally, ...]], ...]
@@ -70,12 +70,12 @@ class Audit:
         return tuple(line for shelf in self.shelves for line in shelf.lines)
 
     @property
-    def leading(self) -> tuple[Told, ...]:
+    def leading(self) -> tuple[AuditFinding, ...]:
         """The most important findings."""
         return self.explaining[:LEADING]
 
     @property
-    def explaining(self) -> tuple[Told, ...]:
+    def explaining(self) -> tuple[AuditFinding, ...]:
         """The findings that explain a failure of this record; the others came of probing or reading."""
         return tuple(told for told in self.findings if told.shown is not None)
 
@@ -117,7 +117,7 @@ class Audit:
                 f"{marked if choices else ''}.")
 
     @property
-    def told(self) -> tuple[Told, ...]:
+    def told(self) -> tuple[AuditFinding, ...]:
         """Everything, in the order in which the page tells it."""
         return (*self.unexplained, *self.findings, *self.listed)
 
@@ -126,7 +126,7 @@ def audit(joined: Joined) -> Audit:
     """Look at all of it."""
     told = explained(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
-    ordered: Sequence[Told] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
+    ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
     return Audit(
         shelves=shelves(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
         listed=of[FailureCause.LISTED], habits=habits(joined), cells=cells(joined, ordered), law=law(joined),

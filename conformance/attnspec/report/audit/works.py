@@ -9,8 +9,8 @@ from attnspec.record.clause_text import ClauseText, QuotedSource
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A work. `url` is a foreign text."""
+class CitedWork:
+    """A work that a clause cites. `url` is a foreign text."""
 
     title: str
     url: str
@@ -20,7 +20,7 @@ class Work:
 class Works:
     """The works in the order in which they are first cited."""
 
-    all: tuple[Work, ...]
+    all: tuple[CitedWork, ...]
 
     def anchor(self, quoted: QuotedSource) -> str:
         """Where the page tells of the work of a citation."""
@@ -32,5 +32,5 @@ def cited_works(clauses: Iterable[ClauseText]) -> Works:
     return Works(tuple(dict.fromkeys(_work(quoted) for clause in clauses for quoted in clause.because)))
 
 
-def _work(quoted: QuotedSource) -> Work:
-    return Work(quoted.title or quoted.cite, quoted.url)
+def _work(quoted: QuotedSource) -> CitedWork:
+    return CitedWork(quoted.title or quoted.cite, quoted.url)

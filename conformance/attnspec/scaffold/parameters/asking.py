@@ -13,7 +13,7 @@ from attnspec.scaffold.there import There
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
-from attnspec.subjects.whole import Whole
+from attnspec.subjects.whole import ReturnedTree
 
 _NAME = "ask"
 
@@ -91,7 +91,7 @@ def {asked}(query, key, value):
 _MOST = 30
 
 
-def called(target: str, given: Mapping[str, str], there: There) -> Whole | None:
+def called(target: str, given: Mapping[str, str], there: There) -> ReturnedTree | None:
     """What the function `module:name` makes of this, which is Python; None where it raises."""
     texts = [f"{name}={text}" for name, text in given.items()]
     imports = "import jax" if any("jax." in text for text in texts) else ""
@@ -116,7 +116,7 @@ def _names(target: str) -> Mapping[str, str]:
     return {"module": module, "top": top, "rest": dot + rest, "asked": _NAME}
 
 
-def _asked(text: str, there: There) -> Whole | None:
+def _asked(text: str, there: There) -> ReturnedTree | None:
     """What the function of a text returns; None where it raises."""
     callee = there.written(text, _NAME, "").callee
     assert isinstance(callee, Hosted)  # it was loaded there

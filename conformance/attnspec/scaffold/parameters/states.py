@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ParameterLayout:
     """How a matrix or bias lies in a parameter. axes: as einops writes them, p being the parts of a fused one.
 
     text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one.
@@ -45,28 +45,33 @@ _BY_HEAD = f"{{stack}}([{_HEADS} for part in {{parts}}], 2)"
 _BIASES = 'params[f"b_{{part}}"]'
 _BIAS_HEADS = f"{_BIASES}.reshape(heads, -1)"
 
-WAYS: Mapping[str, tuple[Way, ...]] = {
-    "inner": (Way("(h d) m", "{w}.T"), Way("m (h d)", "{w}"), Way("m h d", "{w}.reshape(M, {n}, -1)"),
-              Way("h m d", "{w}.reshape(M, {n}, -1).swapaxes(0, 1)"), Way("h d m", "{w}.T.reshape({n}, -1, M)"),
-              Way("(h d) m 1", "{w}.T[..., None]")),
-    "out": (Way("m (h d)", "{w}.T"), Way("(h d) m", "{w}"), Way("h d m", "{w}.reshape(heads, -1, {w}.shape[1])"),
-            Way("m h d", "{w}.T.reshape({w}.shape[1], heads, -1)"), Way("m (h d) 1", "{w}.T[..., None]")),
-    "fused": (Way("(p h d) m", f"{_JOINED}.T"), Way("m (p h d)", _JOINED),
-              Way("(h p d) m", f"{_BY_HEAD}.reshape(M, -1).T"), Way("m (h p d)", f"{_BY_HEAD}.reshape(M, -1)"),
-              Way("p m (h d)", '{stack}([params[f"w_{{part}}"] for part in {parts}])'),
-              Way("p (h d) m", '{stack}([params[f"w_{{part}}"].T for part in {parts}])'),
-              Way("m p h d", f"{{stack}}([{_HEADS} for part in {{parts}}], 1)"), Way("m h p d", _BY_HEAD),
-              Way("p m h d", f"{{stack}}([{_HEADS} for part in {{parts}}])"),
-              Way("p h m d", f"{{stack}}([{_HEADS}.swapaxes(0, 1) for part in {{parts}}])"),
-              Way("(p h d) m 1", f"{_JOINED}.T[..., None]"),
-              Way("(h p d) m 1", f"{_BY_HEAD}.reshape(M, -1).T[..., None]")),
-    "inner bias": (Way("(h d)", "{w}"), Way("h d", "{w}.reshape({n}, -1)")),
-    "out bias": (Way("m", "{w}"),),
-    "fused bias": (Way("(p h d)", f"{{concatenate}}([{_BIASES} for part in {{parts}}])"),
-                   Way("(h p d)", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1).reshape(-1)"),
-                   Way("p (h d)", f"{{stack}}([{_BIASES} for part in {{parts}}])"),
-                   Way("p h d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}])"),
-                   Way("h p d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1)")),
+WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
+    "inner": (ParameterLayout("(h d) m", "{w}.T"), ParameterLayout("m (h d)", "{w}"),
+              ParameterLayout("m h d", "{w}.reshape(M, {n}, -1)"),
+              ParameterLayout("h m d", "{w}.reshape(M, {n}, -1).swapaxes(0, 1)"),
+              ParameterLayout("h d m", "{w}.T.reshape({n}, -1, M)"), ParameterLayout("(h d) m 1", "{w}.T[..., None]")),
+    "out": (ParameterLayout("m (h d)", "{w}.T"), ParameterLayout("(h d) m", "{w}"),
+            ParameterLayout("h d m", "{w}.reshape(heads, -1, {w}.shape[1])"),
+            ParameterLayout("m h d", "{w}.T.reshape({w}.shape[1], heads, -1)"),
+            ParameterLayout("m (h d) 1", "{w}.T[..., None]")),
+    "fused": (ParameterLayout("(p h d) m", f"{_JOINED}.T"), ParameterLayout("m (p h d)", _JOINED),
+              ParameterLayout("(h p d) m", f"{_BY_HEAD}.reshape(M, -1).T"),
+              ParameterLayout("m (h p d)", f"{_BY_HEAD}.reshape(M, -1)"),
+              ParameterLayout("p m (h d)", '{stack}([params[f"w_{{part}}"] for part in {parts}])'),
+              ParameterLayout("p (h d) m", '{stack}([params[f"w_{{part}}"].T for part in {parts}])'),
+              ParameterLayout("m p h d", f"{{stack}}([{_HEADS} for part in {{parts}}], 1)"),
+              ParameterLayout("m h p d", _BY_HEAD),
+              ParameterLayout("p m h d", f"{{stack}}([{_HEADS} for part in {{parts}}])"),
+              ParameterLayout("p h m d", f"{{stack}}([{_HEADS}.swapaxes(0, 1) for part in {{parts}}])"),
+              ParameterLayout("(p h d) m 1", f"{_JOINED}.T[..., None]"),
+              ParameterLayout("(h p d) m 1", f"{_BY_HEAD}.reshape(M, -1).T[..., None]")),
+    "inner bias": (ParameterLayout("(h d)", "{w}"), ParameterLayout("h d", "{w}.reshape({n}, -1)")),
+    "out bias": (ParameterLayout("m", "{w}"),),
+    "fused bias": (ParameterLayout("(p h d)", f"{{concatenate}}([{_BIASES} for part in {{parts}}])"),
+                   ParameterLayout("(h p d)", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1).reshape(-1)"),
+                   ParameterLayout("p (h d)", f"{{stack}}([{_BIASES} for part in {{parts}}])"),
+                   ParameterLayout("p h d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}])"),
+                   ParameterLayout("h p d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1)")),
 }
 """By what lies in it, the usual way first."""
 
@@ -133,7 +138,7 @@ def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[st
             yield _state(leaves, roles, ways, words)
 
 
-def _lie_alike(ways: Mapping[str, Way]) -> bool:
+def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
     """Whether heads are an axis of a bias where they are one of its matrix, as nearly everybody writes them."""
     return all(way.has_heads == ways[f"{kind} bias"].has_heads for kind, way in ways.items()
                if kind != "out" and f"{kind} bias" in ways)
@@ -143,7 +148,7 @@ def _kind(role: str) -> str:
     return _KINDS.get(role, "inner")
 
 
-def _fits(leaf: Leaf, way: Way, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
+def _fits(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
     """By its shape; of a shape that nobody knows only the usual ways."""
     lengths = {**sizes, "p": len(_PARTS.get(roles[leaf.path], ("",)))}
     if leaf.shape is None:
@@ -151,7 +156,8 @@ def _fits(leaf: Leaf, way: Way, roles: Mapping[Path, str], sizes: Mapping[str, i
     return way.shape(lengths) == leaf.shape
 
 
-def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, Way], words: Vocabulary) -> State:
+def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, ParameterLayout],
+           words: Vocabulary) -> State:
     biased = {part for leaf in leaves if is_bias(leaf) and leaf.path in roles
               for part in _PARTS.get(roles[leaf.path], (roles[leaf.path],))}
     projects = "out" in roles.values()
@@ -160,7 +166,7 @@ def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str,
     return State(made, tuple(part for part in PROJECTIONS if part in biased), projects, left)
 
 
-def _text(leaf: Leaf, role: str, ways: Mapping[str, Way], words: Vocabulary) -> str:
+def _text(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout], words: Vocabulary) -> str:
     """The expression."""
     letter, kind = ("b", f"{_kind(role)} bias") if is_bias(leaf) else ("w", _kind(role))
     count = words.kv_heads if role in ("key", "value") else "heads"

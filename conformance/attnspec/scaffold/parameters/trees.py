@@ -12,7 +12,7 @@ from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, plain, role_of
 from attnspec.scaffold.parameters.asking import called
 from attnspec.scaffold.parameters.reading import parts_taken
 from attnspec.scaffold.there import There
-from attnspec.subjects.whole import Path, Whole
+from attnspec.subjects.whole import Path, ReturnedTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Leaf:
     names: tuple[str, ...] = ()
 
 
-def leaves_in(tree: Whole) -> tuple[Leaf, ...]:
+def leaves_in(tree: ReturnedTree) -> tuple[Leaf, ...]:
     """Its leaves with their shapes."""
     return tuple(Leaf(part.path, part.shape or ()) for part in tree.parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from attnspec.scaffold.form import At, CallableKind, Form, Mode
+from attnspec.scaffold.form import At, CallableKind, CallForm, ModuleMode
 from attnspec.scaffold.writing.imports import alias
 from attnspec.scaffold.writing.lines import arguments, broken, handed, helper, keywords, literal, words_of
 
@@ -13,7 +13,7 @@ _BORN = "jax.random.key(0)"
 _RETURN = "    return layer"
 
 
-def layer_lines(form: Form, name: str = LAYER) -> list[str]:
+def layer_lines(form: CallForm, name: str = LAYER) -> list[str]:
     """The helper of this name that gives the layer, ready to be called; while nobody knows its parameters, as it is
     born.
     """
@@ -22,7 +22,7 @@ def layer_lines(form: Form, name: str = LAYER) -> list[str]:
     return helper(form, name, f"Callable[..., {words_of(form).array}]", doc, lines)
 
 
-def _config(form: Form) -> list[str]:
+def _config(form: CallForm) -> list[str]:
     if form.config is None:
         return []
     fields = form.config.fields
@@ -37,12 +37,12 @@ def _at_once(lines: list[str]) -> list[str]:
     return [lines[0].replace("layer = ", "return ", 1), *lines[1:-1]] if is_made_only else lines
 
 
-def _constructed(form: Form, begin: str = "layer = ", end: str = ")", **more: str) -> list[str]:
+def _constructed(form: CallForm, begin: str = "layer = ", end: str = ")", **more: str) -> list[str]:
     given = {**arguments(form, At.CONSTRUCTOR), **more}
     return broken(f"{begin}{alias(form)}(", keywords(given), end)
 
 
-def _first_call(form: Form, makes: str) -> list[str]:
+def _first_call(form: CallForm, makes: str) -> list[str]:
     return broken("layer(", [*handed(form), *keywords(form.given)], f")  # a first call makes its {makes}")
 
 
@@ -57,9 +57,9 @@ _SILENCED = ["    for part in layer.modules():",
              "            part.p = 0.0  # its constructor does not take this rate"]
 
 
-def _torch(form: Form) -> list[str]:
-    made = _constructed(form, end=f").to(query.dtype).{'eval' if form.mode is Mode.EVALUATION else 'train'}()")
-    made += _SILENCED if form.mode is Mode.TRAINING_WITHOUT_DROPOUT else []
+def _torch(form: CallForm) -> list[str]:
+    made = _constructed(form, end=f").to(query.dtype).{'eval' if form.mode is ModuleMode.EVALUATION else 'train'}()")
+    made += _SILENCED if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT else []
     made += [f"    layer.{name} = nn.Identity()" for name in form.without]
     made += _first_call(form, "parameters") if form.family is CallableKind.LAZY else []
     if form.state:
@@ -71,7 +71,7 @@ def _torch(form: Form) -> list[str]:
     return [*made, _RETURN]
 
 
-def _equinox(form: Form) -> list[str]:
+def _equinox(form: CallForm) -> list[str]:
     lines = _constructed(form)
     if not form.state:
         return [*lines, _RETURN]
@@ -80,7 +80,7 @@ def _equinox(form: Form) -> list[str]:
             *_entries("(", form.state.values(), "),", 8), "    )"]
 
 
-def _linen(form: Form) -> list[str]:
+def _linen(form: CallForm) -> list[str]:
     """Its parameters are kept apart from it."""
     lines = _constructed(form)
     if form.state is None:
@@ -88,12 +88,12 @@ def _linen(form: Form) -> list[str]:
     return [*lines, *literal(form.state, {}, "variables = "), "    return partial(layer.apply, variables)"]
 
 
-def _nnx(form: Form) -> list[str]:
+def _nnx(form: CallForm) -> list[str]:
     filled = [f"    layer{''.join(path)} = nnx.Param({text})" for path, text in (form.state or {}).items()]
     return [*_constructed(form), *filled, _RETURN]
 
 
-def _haiku(form: Form) -> list[str]:
+def _haiku(form: CallForm) -> list[str]:
     """Its layers live inside a function that is transformed."""
     array = words_of(form).array
     inside = [f"    {line}" for line in _constructed(form, "return ", ")(*arrays, **more)")]
@@ -104,7 +104,7 @@ def _haiku(form: Form) -> list[str]:
             "    return partial(haiku.transform(call).apply, variables, None)"]
 
 
-def _keras(form: Form) -> list[str]:
+def _keras(form: CallForm) -> list[str]:
     lines = _constructed(form, dtype="keras.backend.standardize_dtype(query.dtype)")
     if not form.state:
         return [*lines, _RETURN]
@@ -112,7 +112,7 @@ def _keras(form: Form) -> list[str]:
     return [*lines, *_first_call(form, "variables"), *filled, _RETURN]
 
 
-_MADE: Mapping[CallableKind, Callable[[Form], list[str]]] = {
+_MADE: Mapping[CallableKind, Callable[[CallForm], list[str]]] = {
     CallableKind.TORCH: _torch, CallableKind.LAZY: _torch, CallableKind.EQUINOX: _equinox, CallableKind.LINEN: _linen,
     CallableKind.NNX: _nnx, CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.rotary import ROTARY
-from attnspec.scaffold.form import VOCABULARIES, Form
+from attnspec.scaffold.form import VOCABULARIES, CallForm
 
 _STANDARD: Mapping[str, str] = {
     "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
@@ -22,13 +22,13 @@ _OURS = frozenset({
     "config", "Tensor", "Array", "np", "torch", "jax", "jnp", "PARTS"})
 
 
-def alias(form: Form) -> str:
+def alias(form: CallForm) -> str:
     """The name under which the callee is imported: its own, unless the adapter has that name for something else."""
     top, dot, rest = form.name.partition(".")
     return f"theirs{dot}{rest}" if top in _OURS else form.name
 
 
-def import_lines(form: Form, used: frozenset[str], folder: str = "") -> list[list[str]]:
+def import_lines(form: CallForm, used: frozenset[str], folder: str = "") -> list[list[str]]:
     """By section: the future, Python's own, installed ones, and those that lie where the user stands.
 
     folder: what the callee's own modules are imported from, as one goes there from the adapter's folder; empty where

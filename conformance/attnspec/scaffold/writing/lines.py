@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnspec.core.forms import BORDERS, GIVES, TABLE
 from attnspec.core.keywords import KEYWORDS, OFF
-from attnspec.scaffold.form import VOCABULARIES, At, Form, Passed, Vocabulary
+from attnspec.scaffold.form import VOCABULARIES, At, CallForm, Passed, Vocabulary
 from attnspec.scaffold.meaning import NAMES, PACKED_NAMES, PAGED_NAMES
 from attnspec.subjects.whole import Path
 
@@ -99,22 +99,22 @@ _TYPES: Mapping[str, str] = {
 _DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
 
 
-def words_of(form: Form) -> Vocabulary:
+def words_of(form: CallForm) -> Vocabulary:
     """The framework's."""
     return VOCABULARIES[form.lift]
 
 
-def typed(form: Form, name: str) -> str:
+def typed(form: CallForm, name: str) -> str:
     """`mask: Tensor | None`."""
     return f"{name}: {_TYPES[name].format(words_of(form).array)}"
 
 
-def optional(form: Form, name: str) -> str:
+def optional(form: CallForm, name: str) -> str:
     """`mask: Tensor | None = None`."""
     return typed(form, name) + _DEFAULTS.get(name, "")
 
 
-def helper(form: Form, name: str, returns: str, doc: str, body: Sequence[str]) -> list[str]:
+def helper(form: CallForm, name: str, returns: str, doc: str, body: Sequence[str]) -> list[str]:
     """A function that takes what its lines speak of."""
     lines = with_axes(form, body)
     used = names_in(*lines)
@@ -129,7 +129,7 @@ def called_helper(lines: Sequence[str]) -> str:
     return f"{name}({', '.join(each for each in _TYPES if f'{each}: ' in rest)})"
 
 
-def with_axes(form: Form, body: Sequence[str]) -> list[str]:
+def with_axes(form: CallForm, body: Sequence[str]) -> list[str]:
     """The lines, and before them the lengths of axes that they speak of."""
     axes = PACKED_NAMES if form.is_packed else PAGED_NAMES if form.parameter(TABLE) else NAMES[form.kind]
     needed = names_in(*body) & axes.keys()
@@ -151,7 +151,7 @@ def _unpacked(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[str]:
                         if name in needed and text.startswith(f"{array}.shape"))
 
 
-def handed(form: Form) -> list[str]:
+def handed(form: CallForm) -> list[str]:
     """The arrays as a call is given them, by name or by position."""
     words = words_of(form)
     plain = "{0}.contiguous()" if form.contiguous else "{0}"
@@ -161,7 +161,7 @@ def handed(form: Form) -> list[str]:
     return [f"{name}={text}" for name, text in zip(form.names, texts, strict=True)] if form.names else texts
 
 
-def arguments(form: Form, at: At = At.CALL) -> Mapping[str, str]:
+def arguments(form: CallForm, at: At = At.CALL) -> Mapping[str, str]:
     """What is given by name: parameters that always are, and keywords of ours, each with its expression."""
     given = dict(form.given if at is At.CALL else form.construction)
     for parameter in dict.fromkeys(each.parameter for each in form.passed if each.at is at):
@@ -171,12 +171,12 @@ def arguments(form: Form, at: At = At.CALL) -> Mapping[str, str]:
     return given
 
 
-def passed_to(form: Form, parameter: str) -> tuple[Passed, ...]:
+def passed_to(form: CallForm, parameter: str) -> tuple[Passed, ...]:
     """The keywords of ours that go to a parameter of theirs."""
     return tuple(each for each in form.passed if each.parameter == parameter)
 
 
-def plain_of(form: Form, parameter: str, at: At = At.CALL) -> str:
+def plain_of(form: CallForm, parameter: str, at: At = At.CALL) -> str:
     """What a parameter is given where no keyword of ours is in use: its default, unless something else always is."""
     given = form.given if at is At.CALL else form.construction
     return given.get(parameter) or form.left.get(parameter) or "None"
@@ -192,7 +192,7 @@ def _total(passed: Passed, plain: str) -> str:
     return keyword if (text, plain) == (keyword, "None") else f"{plain} if {keyword} is None else {text}"
 
 
-def joined_lines(form: Form, parameter: str) -> list[str]:
+def joined_lines(form: CallForm, parameter: str) -> list[str]:
     """The helper for a parameter that serves several keywords of ours: a mask, a bias, the word `causal`."""
     passed = {each.keyword: each for each in passed_to(form, parameter)}
     plain, array = plain_of(form, parameter), words_of(form).array

@@ -9,7 +9,7 @@ from dataclasses import replace
 from attnspec.core.forms import STATE, TABLE
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import Form, OutputPlace
+from attnspec.scaffold.form import CallForm, OutputPlace
 from attnspec.scaffold.meaning import DESTINATION
 from attnspec.scaffold.writing.families import BORN, LAYER, layer_lines
 from attnspec.scaffold.writing.imports import alias, import_lines
@@ -31,7 +31,7 @@ from attnspec.scaffold.writing.lines import (
     words_of,
     wrapped,
 )
-from attnspec.scaffold.writing.telling import told
+from attnspec.scaffold.writing.telling import describe_form
 
 ADAPTER = "attend"
 _STATIC = frozenset({"heads", "max_query", "max_key", *OFF.keys() - AXES.keys() - {TABLE, STATE}})
@@ -52,7 +52,7 @@ _EACH = '''def _each(function: Callable[..., {array}]) -> Callable[..., {array}]
     return mapped'''
 
 
-def source(form: Form, folder: str = "") -> str:
+def source(form: CallForm, folder: str = "") -> str:
     """The whole module. Its function is called `attend`.
 
     folder: what the callee is imported from, as one goes there from the adapter's folder; empty where it is found.
@@ -68,16 +68,16 @@ def source(form: Form, folder: str = "") -> str:
     return "\n".join(blocks([head, *code])) + "\n"
 
 
-def _docstring(form: Form) -> Iterator[str]:
+def _docstring(form: CallForm) -> Iterator[str]:
     yield f'"""`{form.module}.{form.name}` for attnspec.'
     yield ""
     yield "Written by `attnspec init`: read it, and fix what is wrong. Found by trying:"
-    for sentence in told(form):
+    for sentence in describe_form(form):
         yield from wrapped(f"- {sentence}", hanging=2)
     yield '"""'
 
 
-def _shared(form: Form) -> Iterator[list[str]]:
+def _shared(form: CallForm) -> Iterator[list[str]]:
     """A helper for every parameter that serves several keywords."""
     for parameter in dict.fromkeys(each.parameter for each in form.passed):
         if len(passed_to(form, parameter)) > 1:
@@ -89,7 +89,7 @@ def variant_name(variant: str) -> str:
     return f"{ADAPTER}_{variant}"
 
 
-def _variants(form: Form) -> Iterator[list[str]]:
+def _variants(form: CallForm) -> Iterator[list[str]]:
     """The functions for its variants, each with its layer."""
     for name, variant in form.variants.items():
         layer = layer_lines(variant, f"{LAYER}_{name}")
@@ -97,7 +97,7 @@ def _variants(form: Form) -> Iterator[list[str]]:
         yield layer
 
 
-def _attend(form: Form, layer: list[str], name: str = ADAPTER, says: str = "") -> list[str]:
+def _attend(form: CallForm, layer: list[str], name: str = ADAPTER, says: str = "") -> list[str]:
     words = [*ARRAYS, *(["params", "heads"] if form.kind is Kind.LAYER else []), *form.keywords]
     signature = [optional(form, name) for name in words]
     signature[3:3] = ["*"] if len(words) > 3 else []
@@ -110,7 +110,7 @@ def _attend(form: Form, layer: list[str], name: str = ADAPTER, says: str = "") -
             f'    """{says or shapes}"""', *_unused(form), *with_axes(form, body)]
 
 
-def _returned(form: Form, array: str) -> str:
+def _returned(form: CallForm, array: str) -> str:
     """The type of what an adapter returns."""
     weighs = form.reading is not None and bool(form.reading.weights)
     if form.cache:
@@ -118,7 +118,7 @@ def _returned(form: Form, array: str) -> str:
     return f"{array} | tuple[{array}, {array}]" if weighs else array
 
 
-def _decorated(form: Form, words: Sequence[str]) -> Iterator[str]:
+def _decorated(form: CallForm, words: Sequence[str]) -> Iterator[str]:
     """What is no array is told to the compiler."""
     static = [f'"{name}"' for name in words if name in _STATIC]
     if form.compiled:
@@ -126,7 +126,7 @@ def _decorated(form: Form, words: Sequence[str]) -> Iterator[str]:
         yield f"@partial(jax.jit, static_argnames={named})" if static else "@jax.jit"
 
 
-def _unused(form: Form) -> Iterator[str]:
+def _unused(form: CallForm) -> Iterator[str]:
     """What of its parameters says nothing to the callee."""
     if form.kind is Kind.LAYER and form.arrangement.is_one:
         yield "    del key, value  # one input serves for all three"
@@ -138,7 +138,7 @@ def _unused(form: Form) -> Iterator[str]:
         yield from ("    if not causal:", '        raise ValueError("it is always causal")')
 
 
-def _trees(form: Form) -> Iterator[str]:
+def _trees(form: CallForm) -> Iterator[str]:
     """The parameters that a function is given, each as a tree."""
     for root in _roots(form):
         inner = {path[1:]: text for path, text in (form.state or {}).items() if path[0] == root}
@@ -147,26 +147,26 @@ def _trees(form: Form) -> Iterator[str]:
             yield from literal(inner, holders, f"their_{root} = ")
 
 
-def _roots(form: Form) -> tuple[str, ...]:
+def _roots(form: CallForm) -> tuple[str, ...]:
     return () if form.is_class else tuple(dict.fromkeys(path[0] for path in form.state or ()))
 
 
-def _callee(form: Form) -> str:
+def _callee(form: CallForm) -> str:
     return "layer" if form.is_class else alias(form)
 
 
-def _given(form: Form) -> Mapping[str, str]:
+def _given(form: CallForm) -> Mapping[str, str]:
     """What the call is given beside its arrays."""
     trees = {root: (form.state or {}).get((root,), f"their_{root}") for root in _roots(form)}
     return {**trees, **arguments(form)}
 
 
-def _beside(form: Form, given: Mapping[str, str]) -> Sequence[str]:
+def _beside(form: CallForm, given: Mapping[str, str]) -> Sequence[str]:
     """By name, or in the order in which they have to come."""
     return [given[name] for name in form.by_position] if form.by_position else keywords(given)
 
 
-def _answer(form: Form) -> Iterator[str]:
+def _answer(form: CallForm) -> Iterator[str]:
     """From the call to what the adapter returns."""
     reading = form.reading
     if form.is_class and form.state is None and form.kind is Kind.LAYER:
@@ -193,7 +193,7 @@ def _answer(form: Form) -> Iterator[str]:
         yield f"    return {reading.back.text.format('output')}"
 
 
-def _written_into(form: Form) -> Iterator[str]:
+def _written_into(form: CallForm) -> Iterator[str]:
     """The call of a function that writes its output into what it is handed."""
     back = form.reading.back.text if form.reading else "{0}"
     yield f"    {_destination(form)}"
@@ -201,14 +201,14 @@ def _written_into(form: Form) -> Iterator[str]:
     yield f"    return {back.format(DESTINATION)}"
 
 
-def _destination(form: Form) -> str:
+def _destination(form: CallForm) -> str:
     """The array that is written into, as what is handed over lies: no number stands there before."""
     axes = re.sub(r"\b[23][,·]", "", form.arrangement.shape.partition(")")[0][1:].replace("{L}", "T"))
     shape = ", ".join(axes.replace("D", "Dv").replace("·", " * ").split(","))
     return f"{DESTINATION} = {words_of(form).filled.format(f'({shape})')}"
 
 
-def _with_cache(form: Form, reading: OutputPlace) -> Iterator[str]:
+def _with_cache(form: CallForm, reading: OutputPlace) -> Iterator[str]:
     """The output, the weights if they are asked for, and the cache."""
     yield from _called(form, "answer = ")
     yield f"    output = answer{reading.path}"
@@ -219,7 +219,7 @@ def _with_cache(form: Form, reading: OutputPlace) -> Iterator[str]:
     yield f"    return {reading.back.text.format('output')}, answer{form.cache}"
 
 
-def _called(form: Form, begin: str, end: str = "") -> Iterator[str]:
+def _called(form: CallForm, begin: str, end: str = "") -> Iterator[str]:
     """The call; one for each entry of the batch where the callee knows none."""
     if not form.arrangement.mapped:
         yield from broken(f"{begin}{_callee(form)}(", [*handed(form), *_beside(form, _given(form))], f"){end}")
@@ -227,7 +227,7 @@ def _called(form: Form, begin: str, end: str = "") -> Iterator[str]:
         yield from _mapped(form, begin, end)
 
 
-def _mapped(form: Form, begin: str, end: str) -> Iterator[str]:
+def _mapped(form: CallForm, begin: str, end: str) -> Iterator[str]:
     """What differs from entry to entry goes through the map: the arrays, masks and biases."""
     given, array = _given(form), words_of(form).array
     inner = dict(zip(ARRAYS, handed(replace(form, names=())), strict=False))

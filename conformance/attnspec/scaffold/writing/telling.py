@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import CallableKind, Form
+from attnspec.scaffold.form import CallableKind, CallForm
 
 _ARRAYS: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
 
 
-def lying(form: Form) -> str:
+def lying(form: CallForm) -> str:
     """`torch tensors (B,T,H,D)`: how the arrays lie that it takes."""
     shape = form.arrangement.shape
     ours = form.kind is Kind.LAYER and form.arrangement.is_one
@@ -20,7 +20,7 @@ def lying(form: Form) -> str:
     return f"{_ARRAYS[form.lift]} {told}{one}"
 
 
-def described(form: Form) -> str:
+def described(form: CallForm) -> str:
     """A form in one sentence's part: what is called, with what, and where the output was."""
     given = {**form.construction, **form.given}
     told = f", given {', '.join(f'{name}={text}' for name, text in given.items())}" if given else ""
@@ -30,7 +30,7 @@ def described(form: Form) -> str:
     return f"a {form.family.value} that takes {lying(form)}{told}{without}{read}"
 
 
-def told(form: Form) -> Iterator[str]:
+def describe_form(form: CallForm) -> Iterator[str]:
     """One sentence a fact."""
     yield f"It is a {form.family.value}. It takes {lying(form)}{_by_name(form)}."
     yield from _output(form)
@@ -48,11 +48,11 @@ def told(form: Form) -> Iterator[str]:
         yield f"Left at their defaults: {', '.join(f'{name}={text}' if text else name for name, text in left.items())}."
 
 
-def _by_name(form: Form) -> str:
+def _by_name(form: CallForm) -> str:
     return f", as {', '.join(form.names)}" if form.names else ""
 
 
-def _output(form: Form) -> Iterator[str]:
+def _output(form: CallForm) -> Iterator[str]:
     reading = form.reading
     if reading is not None:
         place = f" is answer{reading.path}," if reading.path else " is"
@@ -65,13 +65,13 @@ def _output(form: Form) -> Iterator[str]:
         yield f"It is a decoder. The cache for its next call is answer{form.cache}."
 
 
-def _given(form: Form) -> Iterator[str]:
+def _given(form: CallForm) -> Iterator[str]:
     given = {**form.construction, **form.given}
     if given:
         yield f"Always given: {', '.join(f'{name}={text}' for name, text in given.items())}."
 
 
-def _variant(form: Form, variant: Form) -> str:
+def _variant(form: CallForm, variant: CallForm) -> str:
     """What is different in a variant."""
     fields, usual = ({**each.construction, **(each.config.fields if each.config else {}), **each.given}
                      for each in (variant, form))
@@ -80,7 +80,7 @@ def _variant(form: Form, variant: Form) -> str:
     return ", ".join([*([f"in {variant.mode.value}"] if has_modes else []), *told])
 
 
-def _passed(form: Form, keyword: str) -> str:
+def _passed(form: CallForm, keyword: str) -> str:
     each = next(each for each in form.passed if each.keyword == keyword)
     says = f": {each.says}" if each.says else ""
     return f"`{keyword}` is its {each.parameter}{says}."
