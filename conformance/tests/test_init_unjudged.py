@@ -113,6 +113,17 @@ def test_a_keyword_that_an_adapter_leaves_out_is_named_in_the_verdict(cli: Cli) 
             in out.splitlines())
 
 
+def test_a_keyword_that_the_adapter_hands_on_meanwhile_is_not_named(cli: Cli) -> None:
+    assert cli("init", "their_numpy:of_one_length")[0] == 0
+    adapter = Path("implementations/their_numpy/of_one_length.py")
+    text = adapter.read_text(encoding="utf-8")
+    adapter.write_text(text.replace("is_causal=causal", "is_causal=causal, softcap=0"), encoding="utf-8")
+    assert "softcap=0)" in adapter.read_text(encoding="utf-8")
+    out = cli("check", "their_numpy/of_one_length", "--implementations", "implementations", "--effort", "glance",
+              "--dtype", "float32", "--clause", "attention.one_key", "--no-record")[1]
+    assert out.splitlines()[-1] == "Conforms; ahead was never tried. (exit code 0)"
+
+
 def test_a_mask_of_few_axes_is_asked_together_with_the_causal_flag(cli: Cli) -> None:
     assert cli("init", "their_numpy:of_padding")[0] == 0
     assert "mask_with_causal: both" in Path("implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")

@@ -138,6 +138,16 @@ def names_in(file: Path) -> set[str]:
     return set() if is_dynamic else names
 
 
+def keywords_given_by(file: Path, function: str) -> set[str]:
+    """The names of the keyword arguments that a function of a file gives in its calls; none if it cannot be read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    bodies = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+    return {node.arg for body in bodies for node in ast.walk(body) if isinstance(node, ast.keyword) and node.arg}
+
+
 def near_file(path: Path) -> str:
     """The Python files that stand beside a path where there is no file, as a hint; empty if none does."""
     beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []

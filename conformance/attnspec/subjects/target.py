@@ -31,6 +31,7 @@ from attnspec.subjects.handed_over import adapter_folders, handed_over, python_f
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable
+from attnspec.subjects.outline import keywords_given_by
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 from attnspec.subjects.source import FunctionSource
 from attnspec.subjects.subject import Subject
@@ -194,10 +195,13 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
-    left = {**registered.declaration.defaults, **signature.defaults}
+    adapter, _, name = function_name.partition(":")
+    given = keywords_given_by(Path(registered.where.file).parent / f"{adapter}.py", name)
+    left = {name: default for name, default in registered.declaration.defaults.items() if name not in given}
     unknown = _with_version(library, found).unknown
     claims = _without_promises(registered.declaration.claims, unknown)
-    declaration = replace(registered.declaration, keywords=signature.keywords - unknown, claims=claims, defaults=left,
+    declaration = replace(registered.declaration, keywords=signature.keywords - unknown, claims=claims,
+                          defaults={**left, **signature.defaults},
                           off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
