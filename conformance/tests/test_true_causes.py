@@ -78,6 +78,15 @@ def test_no_mistake_is_named_where_attention_without_one_would_be_named_too() ->
     assert failed.evidence.begins.startswith("Fails where a query sees no key")
 
 
+def test_what_is_never_an_output_is_one_bug() -> None:
+    def with_sum(query: Array, key: Array, value: Array) -> tuple[Array, float]:
+        output = attend(query, key, value, visible=True)
+        return output, float(output.sum())
+
+    failed = failures(subject_of(with_sum, dtypes=(DType.FLOAT32,)), "attention.definition", "purity.strided_inputs")
+    assert likely_words(failed) == "Likely one bug: every call returns a tuple of 2, and no array (explains 2 of 2)"
+
+
 def test_what_depends_on_one_query_is_told_with_its_keyword() -> None:
     subject = subject_of(window_of_one_query_behind_all, frozenset({"window"}), dtypes=(DType.FLOAT32,),
                          conventions={"causal_alignment": "top_left"})

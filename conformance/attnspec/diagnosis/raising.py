@@ -1,7 +1,10 @@
-"""Says where a function raises: the line, and the fewest sizes and keywords that bring the exception out."""
+"""Says where a function raises: the line, and the fewest sizes and keywords that bring the exception out; and that what
+it returns is never an output.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,12 +14,16 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal
 from attnspec.core.targets import is_bare
 from attnspec.record.outcome import Explanation
+from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.causes import WordedRefusal, causes
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import PLAIN, Case, case_of
 from attnspec.subjects.refusals import begin
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
+
+_RETURNED = re.compile(r"The subject returned (?P<what>(?:(?!of shape).)+?) where the output should be")
+"""How it is said of an answer that is no array."""
 
 _IN_WORDS = {"G > 1": "Hkv < H"}
 """Conditions that people write otherwise."""
@@ -28,7 +35,7 @@ class RaisingExplainer:
 
     subject: Subject
     _explained: dict[tuple[DType, str], Explanation | None] = field(default_factory=dict)
-    _everywhere: dict[str, Explanation] = field(default_factory=dict)  # by origin, of what is raised at every dtype
+    _everywhere: dict[str, Explanation] = field(default_factory=dict)  # by origin or cause, what always comes
 
     def explain(self, raised: SubjectRaised, dtype: DType) -> Explanation | None:
         """The cause `it raises IndexError in mine.py:41 where Hkv < H`, with the way out; None where the conditions are
@@ -47,6 +54,27 @@ class RaisingExplainer:
             except SubjectDied:
                 self._explained[key] = None
         return self._explained[key]
+
+    def explain_return(self, sentence: str) -> Explanation | None:
+        """The cause `every call returns a tuple of 2, and no array`; None where a plain problem is answered, or where
+        something else is said of the answer.
+        """
+        returned = _RETURNED.match(sentence)
+        if returned is None or self.subject.declaration.kind is not Kind.ATTENTION:
+            return None
+        cause = f"every call returns {returned['what']}, and no array"
+        if cause not in self._everywhere:
+            if any(map(self._returns_output, self.subject.declaration.dtypes)):
+                return None
+            self._everywhere[cause] = Explanation(cause, "Return the output alone", "")
+        return self._everywhere[cause]
+
+    def _returns_output(self, dtype: DType) -> bool:
+        try:
+            self.subject.answer_any(Case(PLAIN).problem(dtype))
+        except (SubjectRaised, SubjectDied, UnusableAnswer):
+            return False
+        return True
 
     def _search(self, raised: SubjectRaised, dtype: DType, end: Case) -> Explanation | None:
         begun = begin(self.subject, dtype)

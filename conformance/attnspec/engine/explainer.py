@@ -23,7 +23,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import weakened
-from attnspec.record.outcome import MAGNITUDE, Evidence
+from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
@@ -72,8 +72,7 @@ class Explainer:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             found = of_no_answer(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
-        if raised and not missing_lift(self._subject, evidence.sentence) and (
-                why := self._raising.explain(raised, trial.evaluator.dtype)):
+        if why := self._explained_by_its_ending(trial, evidence, raised):
             return replace(evidence, explained=why)
         is_known = not trial.is_glance and bool(evidence.measured) and self.knows(trial, Recipe.parse(evidence.recipe))
         place = borne_out(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
@@ -91,6 +90,14 @@ class Explainer:
             return self._diagnosed(trial, evidence, place, first, is_known=is_known)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+
+    def _explained_by_its_ending(self, trial: Trial, evidence: Evidence,
+                                 raised: SubjectRaised | None) -> Explanation | None:
+        """What is said of a call that raises, or returns what is never an output."""
+        if raised is None:
+            return self._raising.explain_return(evidence.sentence)
+        is_of_lift = missing_lift(self._subject, evidence.sentence)
+        return None if is_of_lift else self._raising.explain(raised, trial.evaluator.dtype)
 
     def _diagnosed(self, trial: Trial, evidence: Evidence, place: FailurePlace, first: Recipe | None, *,
                    is_known: bool) -> Evidence:
