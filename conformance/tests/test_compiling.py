@@ -24,6 +24,7 @@ from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.new_shapes import with_compiling
+from attnspec.subjects.refusals import expected_seconds
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.covering_cases import FIXED_KINDS
@@ -104,6 +105,24 @@ def test_what_a_diagnosis_compiles_counts_too() -> None:
     found = outcomes(with_compiling(subject))
     assert Verdict.VIOLATED in {outcome.verdict for outcome in found}
     assert callee.cpu_seconds() < 2 * SECONDS[Effort.QUICK]
+
+
+def test_what_asking_compiled_counts_up_to_a_quarter() -> None:
+    subject, callee = compiled()
+    callee.worked.append(30.0)
+    dear = with_compiling(subject)
+    assert callee.cpu_seconds() > SECONDS[Effort.QUICK] / 4
+    found = compiling_time(Plan((subject.id,), effort=Effort.QUICK), dear)
+    assert found
+    assert found.left == 0.75 * SECONDS[Effort.QUICK]
+
+
+@pytest.mark.parametrize(("taken", "expected"), [
+    ([], 0.0), ([(5, 0.4)], 0.0), ([(5, 0.4), (33, 0.4)], 0.4), ([(5, 0.4), (33, 0.35)], 0.35),
+    ([(5, 0.3), (33, 1.0)], 13.0)])
+def test_a_longer_question_is_expected_to_take_as_much_more_as_one_before(
+        taken: list[tuple[int, float]], expected: float) -> None:
+    assert expected_seconds(taken, 513) == pytest.approx(expected)
 
 
 def test_at_effort_thorough_and_of_what_does_not_compile_all_is_put() -> None:

@@ -9,7 +9,7 @@ registered subject takes stands in its manifest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,8 +67,8 @@ FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Siz
 """The same where each costs a compilation, the longest last; what else is refused is found out where it comes up."""
 
 SLOWLY_COMPILED = 5.0
-"""Seconds of processors for one question, after which no longer one is asked: a loop over keys that is unrolled takes
-9 s at 512 keys, in blocks of 16, and minutes at 4096.
+"""Seconds of processors that one question may take: a loop over keys that is unrolled takes 9 s at 512 keys, in blocks
+of 16, and minutes at 4096.
 """
 
 MOST_CAUSES = 4
@@ -258,12 +258,26 @@ def _questions(begun: Begun) -> Iterator[Case]:
         yield with_keyword(begun.start, keyword, declared.limits)
     for hiding in sorted({"mask", "bias"} & declared.keywords if "causal" in declared.keywords else ()):
         yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding, declared.limits)
-    callee = begun.subject.callee
-    for sizes in FAR_COMPILED if is_compiled else FAR:
-        before = callee.cpu_seconds() if is_compiled else 0.0
-        yield replace(begun.start, sizes=sizes)
-        if is_compiled and callee.cpu_seconds() - before > SLOWLY_COMPILED:
+    if not is_compiled:
+        yield from (replace(begun.start, sizes=sizes) for sizes in FAR)
+        return
+    taken: list[tuple[int, float]] = []  # keys, and what the question took
+    for sizes in FAR_COMPILED:
+        if expected_seconds(taken, sizes.S) > SLOWLY_COMPILED:
             return
+        before = begun.subject.callee.cpu_seconds()
+        yield replace(begun.start, sizes=sizes)
+        taken.append((sizes.S, begun.subject.callee.cpu_seconds() - before))
+
+
+def expected_seconds(taken: Sequence[tuple[int, float]], keys: int) -> float:
+    """Seconds that a question with so many keys is expected to take, by the fewest and the most keys so far; 0 while
+    too little is known. taken: the keys of each question, and its seconds.
+    """
+    if len(taken) < 2:
+        return 0.0
+    (few, short), (many, long) = min(taken), max(taken)
+    return long + max(0.0, long - short) * max(0, keys - many) / (many - few)
 
 
 def _settled(begun: Begun, end: Case) -> Begun:
