@@ -133,7 +133,7 @@ def test_an_error_of_attnspecs_own_costs_a_ranked_kernel_one_item(here: Path, mo
 
 
 @pytest.mark.parametrize(("values", "is_noted"), [(3, True), (2, False)])
-def test_what_a_call_without_a_value_for_each_key_is_answered_is_no_incident(*, values: int, is_noted: bool) -> None:
+def test_an_answer_without_a_value_for_each_key_is_no_incident(*, values: int, is_noted: bool) -> None:
     answers = iter([np.nan, 0.0])
 
     def attend(query: Array, _key: Array, value: Array) -> Array:

@@ -40,8 +40,9 @@ pytestmark = pytest.mark.usefixtures("kernels")
 
 
 @pytest.mark.parametrize(("name", "query", "table", "lengths"), [
-    ("decode", "(B,H,D)", "block_tables", "context_lens"), ("with_axis", "(B,1,H,D)", "block_table", "cache_seqlens"),
-    ("of_other_names", "(B,H,D)", "table_of_blocks", "filled")])
+    ("of_other_names", "(B,H,D)", "table_of_blocks", "filled"),
+    pytest.param("decode", "(B,H,D)", "block_tables", "context_lens", marks=pytest.mark.nightly),
+    pytest.param("with_axis", "(B,1,H,D)", "block_table", "cache_seqlens", marks=pytest.mark.nightly)])
 def test_a_kernel_of_one_query_is_found_by_what_it_does(name: str, query: str, table: str, lengths: str) -> None:
     form = form_found(f"kernels:{name}")
     assert form.arrangement.shape == f"{query}, key and value (pages,page,H,D)"

@@ -56,8 +56,9 @@ def find_form(folder: Path, name: str) -> CallForm:
 
 
 @pytest.mark.parametrize(("name", "construction"), [
-    ("Required", {"breadth": "M", "ways": "heads"}), ("Defaulted", {"breadth": "M", "ways": "heads"}),
-    ("OneHead", {"feats": "M"})])
+    ("Required", {"breadth": "M", "ways": "heads"}),
+    pytest.param("Defaulted", {"breadth": "M", "ways": "heads"}, marks=pytest.mark.nightly),
+    pytest.param("OneHead", {"feats": "M"}, marks=pytest.mark.nightly)])
 def test_sizes_of_any_name_are_found_by_trying(here: Path, name: str, construction: Mapping[str, str]) -> None:
     assert find_form(here, name).construction == construction
 

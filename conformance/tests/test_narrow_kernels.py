@@ -145,7 +145,7 @@ def test_of_a_single_keyword_later_cases_have_it_and_have_it_not() -> None:
     assert {*used[8:]} == {True, False}
 
 
-def test_each_keyword_is_in_two_of_the_cases_that_keep_no_call_from_a_fast_path() -> None:
+def test_each_keyword_is_in_two_of_the_gentle_cases() -> None:
     keywords = frozenset({"causal", "scale"})
     menu = menu_of(domain(sometimes=("causal", "scale")), keywords, Limits(), Effort.QUICK)
     assert menu

@@ -83,7 +83,7 @@ def test_the_angle_of_the_first_pair_is_that_of_the_definition() -> None:
 
 
 @pytest.mark.parametrize("base", [10000.0, 500000.0])
-def test_a_frequency_may_be_an_exponential_of_a_logarithm_each_off_by_what_is_usual(base: float) -> None:
+def test_a_frequency_may_be_an_exponential_of_a_logarithm(base: float) -> None:
     precision = class_of(DType.FLOAT32)
     u = unit(precision.angle).roundoff
     exponent = np.arange(0, 8, 2) / 8

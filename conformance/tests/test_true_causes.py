@@ -69,7 +69,7 @@ def test_halved_logits_are_told_as_such_and_not_as_a_length() -> None:
     assert words.startswith("Likely one bug: the logits are wrong by the factor 0.5 (scale)")
 
 
-def test_no_mistake_is_named_where_attention_without_one_would_be_named_too() -> None:
+def test_no_mistake_is_named_where_none_would_be_named_too() -> None:
     subject = subject_of(half_as_much_without_keys, frozenset({"mask"}), dtypes=(DType.FLOAT32,),
                          conventions={"hidden_row": "uniform"})
     [failed] = failures(subject, "masking.hidden_row_convention", "masking.definition")
