@@ -372,6 +372,12 @@ def test_a_keyword_that_hides_behind_another_name_stands_in_the_verdict() -> Non
     assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms; is_causal, attn_mask, block were never tried."
 
 
+def test_a_keyword_by_which_nothing_is_promised_stands_in_the_verdict() -> None:
+    probed = {"beyond_length": "unspecified", "lse_base": "two"}
+    card = replace(SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, ()), probed=probed)
+    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms, with beyond_length 'unspecified'."
+
+
 def test_what_does_not_apply_is_one_line() -> None:
     reasons = ["mine:attend takes no bias", "mine:attend takes no bias and no window", "mine:attend takes no window",
                "mine:attend takes no bias", "it is not a layer: it has no projections", "mine:attend takes no params"]

@@ -218,7 +218,7 @@ def _conventions(digest: Digest) -> str:
     """
     if len(digest.subjects) != 1:
         return ""
-    others = other_conventions(digest.advice)
+    others = other_conventions(digest.advice, next((known.card for known in digest.cards.values()), None))
     return f", with {', '.join(others)}" if others else ""
 
 

@@ -116,7 +116,7 @@ def _standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Subjec
     return SubjectStanding(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict),
                            _shares(outcomes), len(flat), cause, _beginning(groups, cause),
                            tuple(refused_by(subject.card, flat)),
-                           other_conventions(_not_followed(flat, strict=strict)))
+                           other_conventions(_not_followed(flat, strict=strict), subject.card))
 
 
 def _beginning(groups: Sequence[Explained], cause: str) -> str:
