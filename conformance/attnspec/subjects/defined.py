@@ -13,7 +13,7 @@ from attnspec.core.errors import FileLocation
 from attnspec.core.github_actions import in_repository
 from attnspec.core.plan import HANDED
 from attnspec.core.targets import is_bare
-from attnspec.subjects.outline import file_of_module
+from attnspec.subjects.outline import file_of_module, parse_file
 from attnspec.subjects.registry import registered
 
 
@@ -82,10 +82,7 @@ def _file_of_loaded(module: str) -> Path | None:
 
 
 def _in_file(file: Path, name: str) -> FileLocation | None:
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):  # the trial says what is wrong with it
-        return None
+    tree = parse_file(file)  # the trial says what is wrong with one that cannot be read
     line = next((node.lineno for node in tree.body if name in _names(node)), 0)
     return FileLocation(str(file.resolve()), line) if line else None
 

@@ -84,10 +84,7 @@ def only_binding(file: Path, name: str) -> ast.stmt | None:
     """The statement of a file that binds a name, where it stands in no other and nothing else binds it, in whatever
     scope; None also where the file cannot be read: the import says it better.
     """
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return None
+    tree = parse_file(file)
     binding = [node for node in ast.walk(tree) if name in _binds(node)]
     return binding[0] if len(binding) == 1 and isinstance(binding[0], ast.stmt) and binding[0] in tree.body else None
 
@@ -126,12 +123,17 @@ def _binds(node: ast.AST) -> set[str]:
             return set()
 
 
+def parse_file(file: Path) -> ast.Module:
+    """The file's code; that of an empty file where it cannot be read."""
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
 def names_in(file: Path) -> set[str]:
     """Every name that stands in a file; none where it cannot be read, or where names may come about unseen."""
-    try:
-        nodes = list(ast.walk(ast.parse(file.read_bytes())))
-    except (OSError, SyntaxError, ValueError):
-        return set()
+    nodes = list(ast.walk(parse_file(file)))
     names = {name for node in nodes for name in (getattr(node, "id", None), getattr(node, "name", None),
                                                  getattr(node, "asname", None)) if isinstance(name, str)}
     is_dynamic = names & {"*", "__getattr__", "globals", "setattr", "exec", "vars"}
@@ -140,10 +142,7 @@ def names_in(file: Path) -> set[str]:
 
 def keywords_given_by(file: Path, function: str) -> set[str]:
     """The names of the keyword arguments that a function of a file gives in its calls; none if it cannot be read."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return set()
+    tree = parse_file(file)
     bodies = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
     return {node.arg for body in bodies for node in ast.walk(body) if isinstance(node, ast.keyword) and node.arg}
 
@@ -180,10 +179,7 @@ def spelled_out(target: str) -> str:
 
 def _public(file: Path) -> tuple[list[str], list[str]]:
     """The file's public names that can be called: what may be attention, and functions with too few parameters."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return [], []
+    tree = parse_file(file)
     names = [name for name in dict.fromkeys(_callables(tree)) if not name.startswith("_")]
     helpers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _takes_less(node.args)}
     return [name for name in names if name not in helpers], [name for name in names if name in helpers]

@@ -180,6 +180,16 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     return replace(subject, variants=variants)
 
 
+def _left_at_defaults(registered: Registered, function_name: str) -> dict[str, str]:
+    """The parameters that the manifest says are given nothing, but for those that the adapter hands on meanwhile."""
+    defaults = registered.declaration.defaults
+    if not defaults:
+        return {}
+    adapter, _, function = function_name.partition(":")
+    given = keywords_given_by(Path(registered.where.file).parent / f"{adapter}.py", function)
+    return {name: default for name, default in defaults.items() if name not in given}
+
+
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
     own = registered.backward if function_name == registered.function else ""
@@ -195,9 +205,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
-    adapter, _, name = function_name.partition(":")
-    given = keywords_given_by(Path(registered.where.file).parent / f"{adapter}.py", name)
-    left = {name: default for name, default in registered.declaration.defaults.items() if name not in given}
+    left = _left_at_defaults(registered, function_name)
     unknown = _with_version(library, found).unknown
     claims = _without_promises(registered.declaration.claims, unknown)
     declaration = replace(registered.declaration, keywords=signature.keywords - unknown, claims=claims,
