@@ -31,7 +31,7 @@ class Written:
     """An adapter, and its manifest in two parts (of the library, of the subject), as texts.
 
     found: what was found out, a sentence each; remarks: what of it whoever judges the subject should know.
-    unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
+    warnings: what has to be known first.  demanded: keywords without which no check of it may pass.
     """
 
     library: str
@@ -41,7 +41,8 @@ class Written:
     subject: str
     found: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 INTO = Path("implementations")
@@ -65,7 +66,8 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
         learned = learned_of(form, trier)
         found = (*describe_form(form), *told_conventions(learned))
         texts = source(form, folder), head(form), entry(form, learned)
-        return Written(*names_of(form), *texts, found, form.remarks, form.unread)
+        return Written(*names_of(form), *texts, found, form.remarks, form.demanded,
+                       form.warnings)
     finally:
         client.close()
 

@@ -1,0 +1,68 @@
+"""A doubt about what is named or described as causal, and attends to later keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from attnspec.core.forms import STATE
+from attnspec.scaffold.examined import Examined
+from attnspec.scaffold.form import CallForm
+from attnspec.scaffold.lookup import TheirParameter, plain
+
+_CAUSAL = re.compile(r"causal|autoregressive|auto_regressive")
+_ITS_NAME = re.compile(r"(?<![a-z])(causal|autoregressive|decoder|gpt)(?![a-z])")
+_CROSS = re.compile(r"cross|encoder_decoder|memory")
+"""What stands in the name of a decoder's attention to something else, which is not causal."""
+_NOT = re.compile(r"\b(non|not|un|a|bi|anti)[- ]?causal|bidirectional|"
+                  r"\b(if|when|whether|unless|optional|optionally|or)\b", re.IGNORECASE)
+"""What stands in a sentence that does not say that it is causal."""
+_BUFFER = re.compile(r"register_buffer\(\s*[\"'](\w+)[\"']")
+_TRIANGLE = re.compile(r"\b(tril|triu|tri|generate_square_subsequent_mask)\b")
+_LEAVES_IT = frozenset({"mask", "bias"})
+"""Keywords by which a caller can hide later keys."""
+
+
+def with_doubt(form: CallForm, callee: Examined, parameters: Iterable[TheirParameter]) -> CallForm:
+    """The form; with a warning, and the causal flag demanded, where something says that it is causal and it is not.
+
+    A parameter for that is judged by itself.
+    """
+    has_flag = any(_CAUSAL.search(plain(each.name)) for each in parameters)
+    if "causal" in form.keywords or has_flag or form.takes_one_query or form.limits.get("one_memory"):
+        return form
+    evidence = next(_evidence(form, callee), "")
+    if not evidence:
+        return form
+    warning = f"NOT CAUSAL: {evidence}, but a query attends to later keys too. Is that meant?"
+    return replace(form, warnings=(warning, *form.warnings), demanded=(*form.demanded, "causal"))
+
+
+def _evidence(form: CallForm, callee: Examined) -> Iterator[str]:
+    """What says that it is causal. A caller who can hand over a mask may be meant to hide later keys by it."""
+    name, is_left = plain(callee.name), bool(_LEAVES_IT & set(form.keywords))
+    said = _ITS_NAME.search(name)
+    if said and not _CROSS.search(name) and (said[1] in ("causal", "autoregressive") or not is_left):
+        yield f"its name says {said[1]!r}"
+    if buffer := _triangle(callee.source):
+        yield f"it registers a triangle, {buffer!r}"
+    if is_left:
+        return
+    if form.parameter(STATE):
+        yield "it is a decoder, whose call may bring several keys"
+    for doc in callee.docs:
+        if sentence := _sentence(doc):
+            yield f"its docstring says {sentence!r}"
+
+
+def _triangle(source: str) -> str:
+    """The name of a buffer, where a class registers one beside a triangle."""
+    found = _BUFFER.search(source) if _TRIANGLE.search(source) else None
+    return found[1] if found else ""
+
+
+def _sentence(doc: str) -> str:
+    """The first sentence of a docstring that says plainly that it is causal; empty if there is none."""
+    sentences = (" ".join(each.split()) for each in re.split(r"[.;:]\s|[.;:]$|\n\s*\n", doc))
+    return next((each for each in sentences if _CAUSAL.search(each.lower()) and not _NOT.search(each)), "")
