@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.scaffold import rotary
@@ -54,10 +55,13 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
     `path/to/file.py:name`. The deadline is that of the whole search. Raises TargetError.
     """
     location = locate(written)
-    target, folder = location.target, location.folder_from(into / "library")
+    target, folder = location.target, location.path_from(into / "library")
+    if location.file and not surroundings.is_here:
+        raise TargetError("no module can have the name of this file, and elsewhere it is imported by its name. Rename "
+                          "it, with letters, digits and `_` only.", where=FileLocation(written))
     hurried = replace(surroundings, environment={**HURRIED, **_backend_of_keras()})
     client = host_of(target, hurried, location.folder)
-    there = There(client, time.monotonic() + surroundings.deadline)
+    there = There(client, time.monotonic() + surroundings.deadline, location.preload)
     trier = Trier(there)
     try:
         if rotary.is_rotary(callee := there.examined(target)):

@@ -9,11 +9,11 @@ from dataclasses import replace
 from attnspec.core.forms import STATE
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.lookup import TheirParameter, plain
+from attnspec.scaffold.lookup import TheirParameter, plain, words_in
 
-_CAUSAL = re.compile(r"causal|autoregressive|auto_regressive")
+_CAUSAL = re.compile(r"causal|auto_?regressive")
 _ITS_NAME = re.compile(r"(?<![a-z])(causal|autoregressive|decoder|gpt)(?![a-z])")
-_CROSS = re.compile(r"cross|encoder_decoder|memory")
+_CROSS = re.compile(r"cross|encoder decoder|memory")
 """What stands in the name of a decoder's attention to something else, which is not causal."""
 _NOT = re.compile(r"\b(non|not|un|a|bi|anti)[- ]?causal|bidirectional|"
                   r"\b(if|when|whether|unless|optional|optionally|or)\b", re.IGNORECASE)
@@ -41,9 +41,9 @@ def with_doubt(form: CallForm, callee: Examined, parameters: Iterable[TheirParam
 
 def _evidence(form: CallForm, callee: Examined) -> Iterator[str]:
     """What says that it is causal. A caller who can hand over a mask may be meant to hide later keys by it."""
-    name, is_left = plain(callee.name), bool(_LEAVES_IT & set(form.keywords))
-    said = _ITS_NAME.search(name)
-    if said and not _CROSS.search(name) and (said[1] in ("causal", "autoregressive") or not is_left):
+    name, is_left = words_in(callee.name), bool(_LEAVES_IT & set(form.keywords))
+    said = None if _NOT.search(name) or _CROSS.search(name) else _ITS_NAME.search(name)
+    if said and (said[1] in ("causal", "autoregressive") or not is_left):
         yield f"its name says {said[1]!r}"
     if buffer := _triangle(callee.source):
         yield f"it registers a triangle, {buffer!r}"

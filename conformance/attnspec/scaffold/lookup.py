@@ -84,6 +84,11 @@ def plain(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
 
 
+def words_in(name: str) -> str:
+    """The words of a name, in lower case: `GPTSelfAttention` is `gpt self attention`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_", " ", name).lower()
+
+
 _BEFORE = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
 _NAMES: Mapping[str, str] = {
     "qkv": rf"{_BEFORE}(?:qkv|kqv|qkvs)|combined", "kv": rf"{_BEFORE}kv",

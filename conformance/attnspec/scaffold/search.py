@@ -122,7 +122,7 @@ def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
     if nearest is None or bias is None:
         trier.nearest = nearest
         return None
-    for off in switched_off(nearest.form, trier):
+    for off in switched_off(replace(nearest.form, reading=None), trier):
         if found := _found(off, trier):
             said = (f"WITHOUT ITS BIAS: it adds {bias.told}. Its {off.zeroed[0]} is set to 0 in the adapter, so that "
                     "everything else is judged. With it, it was right in the one case that was tried.")

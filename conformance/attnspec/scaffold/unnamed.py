@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from attnspec.core.forms import STATE
+from attnspec.core.forms import ROWS, STATE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.scaffold.decoders import stepping
 from attnspec.scaffold.extended import Parameters
@@ -72,8 +72,10 @@ def _may_mask(form: CallForm) -> bool:
 
 
 def _may_be(parameter: TheirParameter, keyword: str) -> bool:
-    """Whether its default leaves room for a keyword."""
-    if keyword not in KEYWORDS:
+    """Whether its default leaves room for a keyword. By numbers of queries nothing is asked of the other rows, so that
+    whoever ignores them is right, too.
+    """
+    if keyword not in KEYWORDS or keyword == ROWS:
         return False
     if isinstance(parameter.default, bool):
         return keyword in _FLAGS
