@@ -290,9 +290,10 @@ def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
 
 def test_a_mask_that_gives_other_numbers_is_written_in_along_all_axes_that_it_takes() -> None:
     form = find_form("their_numpy:mask_of_next_entry")
-    assert [(each.keyword, each.expression) for each in form.passed] == [("mask", "mask")]
+    assert [(each.keyword, each.parameter) for each in form.passed] == [("mask", "mask")]
     assert "mask_axes" not in form.limits
-    assert form.remarks[0].startswith("Its mask is handed on as `mask` (True where a query may attend), but its output")
+    assert re.fullmatch(r"Its mask is handed on as `mask` \(True where .*\), but its output is .*: attnspec check .*",
+                        form.remarks[0])
 
 
 def test_printed_commands_ask_for_a_keyword_that_breaks_by_chance() -> None:

@@ -174,8 +174,10 @@ def examined(name: str, *docs: str, source: str = "") -> Examined:
 
 
 NANO = 'self.register_buffer("bias", torch.tril(torch.ones(8, 8)))'
-DOUBTED = [examined("CausalSelfAttention"), examined("GPTAttention"), examined("DecoderBlock"),
-           examined("Attention", source=NANO), examined("attend", "q (B,H,T,D) to the same. Causal. No mask.")]
+TRIANGLE = "seen = np.tri(T, S, S, dtype=bool)"
+DOUBTED = [examined("CausalSelfAttention"), examined("attend", source=TRIANGLE), examined("GPTAttention"),
+           examined("DecoderBlock"), examined("Attention", source=NANO),
+           examined("attend", "q (B,H,T,D) to the same. Causal. No mask.")]
 LEFT_ALONE = [examined("BertSelfAttention"), examined("DecoderCrossAttention"), examined("NonCausalAttention"),
               examined("attend", "Plain, non-causal attention."),
               examined("attend", "Causal if the model is a decoder."),
@@ -193,7 +195,14 @@ def test_what_is_not_is_left_alone(callee: Examined) -> None:
     assert with_doubt(CallForm(callee.target), callee, ()) == CallForm(callee.target)
 
 
+def test_a_triangle_may_be_for_what_is_left_at_its_default() -> None:
+    form = CallForm("m:attend", left={"mode": "'full'"})
+    assert with_doubt(form, examined("attend", source=TRIANGLE), ()) is form
+
+
 def test_a_caller_who_hands_over_a_mask_may_hide_later_keys_himself() -> None:
     form = CallForm("m:Decoder", passed=(Passed("mask", "mask", "mask"),))
     assert with_doubt(form, examined("Decoder"), ()) is form
+    of_padding = CallForm("m:Decoder", passed=form.passed, limits={"mask_axes": "BS"})
+    assert with_doubt(of_padding, examined("Decoder"), ()).demanded == ("causal",)
     assert with_doubt(form, examined("CausalAttention"), ()).demanded == ("causal",)

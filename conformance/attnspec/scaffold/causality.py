@@ -19,9 +19,7 @@ _NOT = re.compile(r"\b(non|not|un|a|bi|anti)[- ]?causal|bidirectional|"
                   r"\b(if|when|whether|unless|optional|optionally|or)\b", re.IGNORECASE)
 """What stands in a sentence that does not say that it is causal."""
 _BUFFER = re.compile(r"register_buffer\(\s*[\"'](\w+)[\"']")
-_TRIANGLE = re.compile(r"\b(tril|triu|tri|generate_square_subsequent_mask)\b")
-_LEAVES_IT = frozenset({"mask", "bias"})
-"""Keywords by which a caller can hide later keys."""
+_TRIANGLE = re.compile(r"\b(tril|triu|tri|generate_square_subsequent_mask)\(")
 
 
 def with_doubt(form: CallForm, callee: Examined, parameters: Iterable[TheirParameter]) -> CallForm:
@@ -40,15 +38,16 @@ def with_doubt(form: CallForm, callee: Examined, parameters: Iterable[TheirParam
 
 
 def _evidence(form: CallForm, callee: Examined) -> Iterator[str]:
-    """What says that it is causal. A caller who can hand over a mask may be meant to hide later keys by it."""
-    name, is_left = words_in(callee.name), bool(_LEAVES_IT & set(form.keywords))
+    """What says that it is causal. A caller who can hand over a mask of queries and keys may be meant to do it."""
+    name = words_in(callee.name)
+    is_left = "bias" in form.keywords or ("mask" in form.keywords and form.limits.get("mask_axes") != "BS")
     said = None if _NOT.search(name) or _CROSS.search(name) else _ITS_NAME.search(name)
     if said and (said[1] in ("causal", "autoregressive") or not is_left):
         yield f"its name says {said[1]!r}"
-    if buffer := _triangle(callee.source):
-        yield f"it registers a triangle, {buffer!r}"
     if is_left:
         return
+    if triangle := _triangle(form, callee.source):
+        yield triangle
     if form.parameter(STATE):
         yield "it is a decoder, whose call may bring several keys"
     for doc in callee.docs:
@@ -56,10 +55,15 @@ def _evidence(form: CallForm, callee: Examined) -> Iterator[str]:
             yield f"its docstring says {sentence!r}"
 
 
-def _triangle(source: str) -> str:
-    """The name of a buffer, where a class registers one beside a triangle."""
-    found = _BUFFER.search(source) if _TRIANGLE.search(source) else None
-    return found[1] if found else ""
+def _triangle(form: CallForm, source: str) -> str:
+    """What its code says that makes a triangle: that a class registers it, or that nothing that is left at its default,
+    and no window, can be what it is for.
+    """
+    made, registered = _TRIANGLE.search(source), _BUFFER.search(source)
+    if made and registered:
+        return f"it registers a triangle, {registered[1]!r}"
+    is_for_all = not form.defaults.keys() - {"training"} and "window" not in form.keywords
+    return f"its code makes a triangle, by {made[1]!r}" if made and is_for_all else ""
 
 
 def _sentence(doc: str) -> str:

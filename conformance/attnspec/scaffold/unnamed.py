@@ -26,6 +26,10 @@ _ARRAYS = frozenset({"query", "key", "value", "packed", "packed_pair", "context"
 """What parameters mean by name alone that are not among a form's arrays, and so may be anything."""
 _SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "biases", "batch_first", "place"})
 """What parameters mean that are no part of attention."""
+_OF_ARRAYS = frozenset({"device", "dtype"})
+"""Names of parameters that say where, and in what numbers, something is made."""
+_FOR_WANT_OF_BETTER = ("None", "False")
+"""What a parameter is given that has no default and of which nothing is known."""
 
 
 def with_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -46,7 +50,8 @@ def _unnamed(form: CallForm, parameters: Parameters) -> Iterator[TheirParameter]
     """The parameters of the call of which nothing is known but their defaults."""
     listed = parameters[At.CALL]
     named = (name for name, role in roles(listed, At.CALL).items() if role not in _ARRAYS)
-    known = {*named, *form.names, *form.given, *(each.parameter for each in form.passed)}
+    given = (name for name, text in form.given.items() if text not in _FOR_WANT_OF_BETTER)
+    known = {*named, *form.names, *given, *(each.parameter for each in form.passed)}
     first = 0 if form.names else len(form.arrangement.arguments)
     return (each for each in listed[first:] if each.name not in known)
 
@@ -85,8 +90,10 @@ def _may_be(parameter: TheirParameter, keyword: str) -> bool:
 
 
 def _untried(form: CallForm, parameters: Parameters) -> list[str]:
-    """The parameters to which no check hands anything, by name."""
+    """The parameters to which no check hands anything, by name: those of the call first."""
     harmless = {name for at, listed in parameters.items() for name, role in roles(listed, at).items()
                 if role in _SAY_NOTHING}
     told = {name for warning in form.warnings for name in warning.partition("NOT JUDGED: ")[2].split(".")[:1]}
-    return [name for name in form.defaults if name not in {*harmless, *told, "training"}]
+    names = [name for name in form.defaults if name not in {*harmless, *told, *_OF_ARRAYS, "training"}]
+    called = {each.name for each in parameters[At.CALL]}
+    return sorted(names, key=lambda name: name not in called)
