@@ -27,6 +27,9 @@ def attend(query, key, value, falls=lambda distance: abs(distance), is_causal=Tr
 def sloping(query, key, value):
     return attend(query, key, value)
 
+def with_flag(query, key, value, use_slopes=True):
+    return attend(query, key, value, abs if use_slopes else np.zeros_like)
+
 def bent(query, key, value):
     return attend(query, key, value, lambda distance: np.sqrt(abs(distance)))
 
@@ -77,6 +80,12 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
 def test_a_bias_that_cannot_be_switched_off_is_told(name: str, says: str, there: There) -> None:
     with pytest.raises(TargetError, match=says):
         form_of(f"sloping:{name}", Trier(there))
+
+
+def test_a_bias_that_a_flag_switches_off_is_off_in_the_adapter(there: There) -> None:
+    form = form_of("sloping:with_flag", Trier(there))
+    assert (form.given, form.limits["causal_only"]) == ({"use_slopes": "False"}, True)
+    assert "Its use_slopes is False in the adapter" in form.warnings[0]
 
 
 def test_a_bias_that_is_kept_in_a_tensor_is_switched_off_and_all_else_is_judged(there: There) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.problems.problem import Array, LayerProblem
-from attnspec.scaffold.form import CallableKind, CallForm
+from attnspec.scaffold.extended import Parameters
+from attnspec.scaffold.form import At, CallableKind, CallForm
 from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import tensors_source
@@ -130,12 +131,18 @@ def _explains(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
                for truth in truths(biased, scale))
 
 
-def switched_off(form: CallForm, trier: Trier) -> Iterator[CallForm]:
-    """The form of a module of PyTorch with each of the tensors set to zero in which it may keep its bias."""
-    if form.family is not CallableKind.TORCH:
-        return
-    filled = {"".join(path).lstrip(".") for path in form.state or ()}
-    yield from (replace(form, zeroed=(name,)) for name in _tensors(form, trier) if name not in filled)
+def switched_off(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
+    """The form with what may be its bias switched off, and how: by a flag that is on, or a tensor of a torch module."""
+    flags = [(at, each.name) for at, listed in parameters.items() for each in listed if each.default is True]
+    for at, name in flags:
+        more = {name: "False"}
+        given, construction = ({**form.given, **more}, form.construction) if at is At.CALL else (
+            form.given, {**form.construction, **more})
+        yield replace(form, given=given, construction=construction), f"{name} is False"
+    if form.family is CallableKind.TORCH:
+        filled = {"".join(path).lstrip(".") for path in form.state or ()}
+        yield from ((replace(form, zeroed=(name,)), f"{name} is set to 0")
+                    for name in _tensors(form, trier) if name not in filled)
 
 
 def _tensors(form: CallForm, trier: Trier) -> list[str]:

@@ -122,15 +122,16 @@ def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
     if nearest is None or bias is None:
         trier.nearest = nearest
         return None
-    for off in switched_off(replace(nearest.form, reading=None), trier):
+    unread = replace(nearest.form, reading=None)
+    for off, how in switched_off(unread, parameters_of_all(callee), trier):
         if found := _found(off, trier):
-            said = (f"WITHOUT ITS BIAS: it adds {bias.told}. Its {off.zeroed[0]} is set to 0 in the adapter, so that "
-                    "everything else is judged. With it, it was right in the one case that was tried.")
+            said = (f"WITHOUT ITS BIAS: it adds {bias.told}. Its {how} in the adapter, so that everything else is "
+                    "judged. With it, it was right in the one case that was tried.")
             return _whole(replace(found, warnings=(said, *found.warnings)), callee, trier)
     raise TargetError(
         f"{callee.target} is attention ({described(nearest.form)}) with {bias.told}. attnspec would judge it with that "
-        "switched off: keep it in a buffer of the module, or let a parameter (`alibi_slopes`, or `bias`) hand it over, "
-        "which is judged too.")
+        "switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
+        "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
 
 
 def _found_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
