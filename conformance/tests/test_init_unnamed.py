@@ -79,6 +79,13 @@ def of_opaque(q, k, v, opaque=None):
 def places_begin_again(q, k, v, kv_cache=None):
     return step(q, k, v, kv_cache, right=False)
 
+def takes_weights_for_a_cache(q, k, v, kv_cache=None):
+    """What comes back are weights, and its cache is of another kind."""
+    return attend(q, k, v, with_them=True)
+
+def breaks_behind_a_call(q, k, v, kv_cache=None):
+    return step(q, k[..., :4] if kv_cache else k, v, kv_cache)
+
 def sees_later_keys(q, k, v, kv_cache=None):
     return step(q, k, v, kv_cache, sees_all=True)
 '''
@@ -150,6 +157,19 @@ def test_a_cache_behind_which_the_answer_is_wrong_is_judged_as_a_decoder(there: 
     assert (form.cache, form.parameter("cache"), form.limits["past_lengths"]) == ("[-1]", "kv_cache", "equal")
     assert form.remarks[-1].startswith("Its kv_cache is handed on as `cache`, but behind what a call hands back its "
                                        "output is")
+
+
+def test_what_hands_back_no_cache_is_no_decoder(there: There) -> None:
+    form = form_found("takes_weights_for_a_cache", there)
+    assert (form.cache, form.demanded) == ("", ())
+    assert form.warnings[0].startswith("NOT TRIED: kv_cache.")
+
+
+def test_a_decoder_whose_second_call_raises_does_not_come_out_green(there: There) -> None:
+    form = form_found("breaks_behind_a_call", there)
+    assert (form.cache, form.demanded) == ("", ("cache",))
+    assert form.warnings[0].startswith("NOT JUDGED: kv_cache. It could not be used as `cache`: behind what a call "
+                                       "hands back, it raises ValueError: ")
 
 
 def test_a_decoder_that_sees_later_keys_is_doubted(there: There) -> None:
