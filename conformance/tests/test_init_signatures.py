@@ -172,6 +172,8 @@ DEPARTS: Mapping[str, set[str]] = {
     "torch_functions:openfold_attention": {"attention.definition", "bias.definition", "masking.definition"},
     # the flag is dropped beside a mask or a bias
     "torch_layers:TorchtuneMultiHeadAttention": {"causal.no_lookahead"},
+    # its stand-in ignores the window, which is for decoding alone
+    "torch_layers:OnmtMultiHeadedAttention": {"window.definition"},
     # its rotary embedding turns pairs of features: heads of odd width raise
     "torch_layers:GptFastAttention": {"attention.definition", "masking.definition"},
 }

@@ -243,9 +243,9 @@ _ALL = (
             Saying("window[0]", "so many keys to either side", _EVEN, posed=(1, 1)),
             Saying("window[0] + 1", "so many keys to either side, its own among them", _EVEN, posed=(1, 1)),
             Saying("window[0] + 1", "so many keys back, its own among them",
-                   {"window_needs_causal": True, "window_is_bounded": True}, posed=(2, 0)),
+                   {"window_needs_causal": True, "window_is_bounded": True}, posed=(1, 0)),
             Saying("window[0]", "so many keys back, beside its own",
-                   {"window_needs_causal": True, "window_is_bounded": True}, posed=(2, 0)))),
+                   {"window_needs_causal": True, "window_is_bounded": True}, posed=(1, 0)))),
     Keyword(
         "softcap", "float", "c > 0: the scaled dot products x become c·tanh(x / c), before bias and mask", "softcap",
         Acts.LOGITS, "float | None", promise="scaled dot products are capped by a tanh before bias and mask",

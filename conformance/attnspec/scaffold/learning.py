@@ -66,7 +66,7 @@ def _told(form: CallForm, keyword: str, names: Sequence[str], attempt: Attempt) 
     """The form, and that a parameter could not be used as a keyword: no check of it may pass, unless it says itself
     what it does not take.
     """
-    tried = attempt.form.passed[-1]
+    tried = next(each for each in reversed(attempt.form.passed) if each.parameter)
     says = f" ({tried.says})" if tried.says else ""
     warning = (f"NOT JUDGED: {names[0]}. It could not be used as `{keyword}`, so that keyword is left out. Nearest is "
                f"{tried.parameter}={tried.expression}{says}; but {attempt.against}.")

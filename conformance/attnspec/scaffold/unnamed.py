@@ -61,20 +61,22 @@ def _understood(form: CallForm, parameter: TheirParameter, trier: Trier) -> Call
     """The form with a parameter as the first keyword that it is right as; else the form as it is."""
     loose = replace(form, compiled=False)  # or each try would be compiled
     for keyword, learn in STEPS:
-        if _may_be(parameter, keyword) and keyword not in form.keywords and may_learn(form, keyword):
+        if _may_be(parameter, keyword) and _has_room(form, keyword):
             tried = learn(loose, {At.CALL: [replace(parameter, tried_as=keyword)]}, trier)
             if len(tried.passed) > len(form.passed):
                 return replace(tried, compiled=form.compiled)
     if parameter.default is not None and not parameter.is_required:
         return form
     stepped = stepping(form, (replace(parameter, tried_as=STATE),), trier)
-    on_queries = as_mask_of_keys(form, parameter.name, trier) if stepped is form and _may_mask(form) else None
+    may_mask = stepped is form and _has_room(form, "mask")
+    on_queries = as_mask_of_keys(form, parameter.name, trier) if may_mask else None
     return handed_on(form, (on_queries,), OF_KEYS, ON_QUERIES) if on_queries else stepped
 
 
-def _may_mask(form: CallForm) -> bool:
-    """Whether there is room for a mask."""
-    return may_learn(form, "mask") and "mask" not in form.keywords and not form.cache
+def _has_room(form: CallForm, keyword: str) -> bool:
+    """Whether a form may have a keyword more; a mask that goes through its bias is one already."""
+    is_there = keyword in form.keywords or (keyword == "mask" and bool(form.limits.get("bias_is_mask")))
+    return not is_there and may_learn(form, keyword)
 
 
 def _may_be(parameter: TheirParameter, keyword: str) -> bool:
