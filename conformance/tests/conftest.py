@@ -91,8 +91,8 @@ def memory_of_a_file() -> Iterator[None]:
     """What a file of tests has worked out and compiled is let go of after it: a worker runs dozens of files."""
     yield
     pool.close_all()
-    if measure := sys.modules.get("attnspec.evaluation.power.measure"):
-        measure.forget_archives()
+    if own_subjects := sys.modules.get("attnspec.trials.own_subjects"):
+        own_subjects.forget_archives()
     if jax := sys.modules.get("jax"):
         jax.clear_caches()
     hand_back()
@@ -102,7 +102,7 @@ def memory_of_a_file() -> Iterator[None]:
 def small_archives() -> Iterator[None]:
     """What subjects share of problems and truths, in a quarter of the memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnspec.evaluation.power.measure.MOST_BYTES", 2**26)
+        patch.setattr("attnspec.trials.own_subjects.MOST_BYTES", 2**26)
         yield
 
 

@@ -110,7 +110,7 @@ SPEC = [
      "spec/causal.yaml:18: 'refuted_by' of the clause 'causal.no_lookahead' names 'causal_ignored' twice."),
     ("five faults", "causal.yaml", "[causal_ignored]", "[a, b, c, d, causal_ignored]",
      "spec/causal.yaml:18: 'refuted_by' of the clause 'causal.no_lookahead' names 5 faults. Name the 4 that teach most; "
-     "spec/refutations.json names all (attnspec refutations --write)."),
+     "spec/refutations.json names all."),
     ("a misspelled fault", "causal.yaml", "[causal_ignored]", "[causal_ignord]",
      "spec/causal.yaml:18: 'causal_ignord' is not a known fault. Did you mean 'causal_ignored'? `attnspec list faults` names them all."),
     # --- sources

@@ -15,12 +15,8 @@ from pathlib import Path
 import attnspec
 import pytest
 from attnspec.cli import main
-from attnspec.cli.campaign import alarms, table, verdict
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
-from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
-from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
-from attnspec.evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
@@ -28,7 +24,7 @@ from attnspec.problems.demand import logits
 from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished
-from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of, upper_edge
+from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, reopen
@@ -37,6 +33,11 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.registry import registered
 from attnspec.trials.evaluator import heeded
+from evaluation.cli.campaign import alarms, table, verdict
+from evaluation.false_alarms.bins import ACCUSING, bin_of, upper_edge
+from evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
+from evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
+from evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from helpers.commands import Cli
 from helpers.law import checks
 from helpers.places import SMALL_SPEC

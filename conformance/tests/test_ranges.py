@@ -16,15 +16,15 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
-from attnspec.record.tried import Fate, Tried, read_tried
-from attnspec.report.ranges import ranges_page
 from attnspec.runner import ranges
 from attnspec.runner.judge import summon
-from attnspec.runner.ranges import judge_at
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.subjects.tested import End, Which
+from evaluation.ranges.bench import judge_at
+from evaluation.ranges.page import ranges_page
+from evaluation.ranges.tried import Fate, Tried, read_tried
 
 MANIFEST = """\
 library: Mine

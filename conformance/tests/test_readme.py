@@ -12,8 +12,8 @@ from attnspec.engine.engine import Engine
 from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record, read_records
-from attnspec.report.drawing import write_power_picture
-from attnspec.report.power_view import markdown_table
+from evaluation.report.drawing import write_power_picture
+from evaluation.report.power_view import markdown_table
 from helpers.places import CHECKOUT
 from helpers.records import run_started
 

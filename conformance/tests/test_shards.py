@@ -14,14 +14,14 @@ from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.shard import Shard, dealt, read_shard
-from attnspec.evaluation.false_alarms.jobs import as_part, begun, cases_of_part, rows_of_part
-from attnspec.evaluation.false_alarms.rows import rows_of
 from attnspec.record.events import ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record, read_records
 from attnspec.record.sharded import ShardsError, check_whole, plan_digest
 from attnspec.runner.shards import Sharing
 from attnspec.spec.load import load_spec
+from evaluation.false_alarms.jobs import as_part, begun, cases_of_part, rows_of_part
+from evaluation.false_alarms.rows import rows_of
 from helpers.records import write_record
 
 ITEMS = tuple(Item(target, clause, dtype) for target in ("a/one", "b/two", "c/three")
