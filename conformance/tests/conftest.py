@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import evaluation.cli
 import numpy as np
 import pytest
 from attnspec.cli import main
@@ -20,7 +21,7 @@ from attnspec.runner.session import Session
 from attnspec.subjects.installed import audited_command, look_in
 from attnspec.trials.heap import hand_back
 from helpers.browser import chromium
-from helpers.commands import Cli
+from helpers.commands import Cli, capturing
 from helpers.gradient_rules import little_work
 from helpers.jobs_here import WORK_OF_WORKERS, work_here
 from helpers.places import CHECKOUT, SMALL_SPEC, STUBS
@@ -136,12 +137,13 @@ def spec(here: Path) -> Path:
 @pytest.fixture
 def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
     """The command in the folder `here`: exit code, standard output, standard error."""
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
+    return capturing(main, capfd)
 
-    return run
+
+@pytest.fixture
+def evaluation_cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
+    """The same of `python -m evaluation`."""
+    return capturing(evaluation.cli.main, capfd)
 
 
 @pytest.fixture

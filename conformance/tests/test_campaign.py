@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import attnspec
+import evaluation.cli
 import pytest
 from attnspec.cli import main
 from attnspec.core.nouns import DType, Level, Verdict
@@ -48,9 +49,9 @@ SOUND_ONES = ("--target", "sound/naive", "--target", "numpy/attention")
 
 
 @pytest.fixture
-def campaign(cli: Cli) -> Cli:
-    """`attnspec campaign` in an empty folder, in blocks of ten cases of the small law."""
-    return functools.partial(cli, *COMMAND)
+def campaign(evaluation_cli: Cli) -> Cli:
+    """`python -m evaluation campaign` in an empty folder, in blocks of ten cases of the small law."""
+    return functools.partial(evaluation_cli, *COMMAND)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A campaign of 40 cases in one go: its record, and what the command printed."""
     folder, said = tmp_path_factory.mktemp("whole"), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(said):
-        assert main([*COMMAND, *SOUND_ONES, "--cases", "40"]) == 0
+        assert evaluation.cli.main([*COMMAND, *SOUND_ONES, "--cases", "40"]) == 0
     return folder / "kept.jsonl", said.getvalue()
 
 
@@ -371,4 +372,4 @@ def test_too_few_cases_are_not_enough_however_well_they_held() -> None:
 
 @pytest.mark.parametrize("name", JUDGING)
 def test_every_folder_whose_code_is_hashed_has_code(name: str) -> None:
-    assert list((Path(attnspec.__file__).parent / name).glob("*.py"))
+    assert list((Path(attnspec.__file__).parents[1] / name).glob("*.py"))

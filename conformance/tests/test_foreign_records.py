@@ -127,11 +127,11 @@ def why_unread(path: Path) -> str:
     return ""
 
 
-def test_commands_tell_damage_without_a_traceback(cli: Cli, here: Path) -> None:
+def test_commands_tell_damage_without_a_traceback(cli: Cli, evaluation_cli: Cli, here: Path) -> None:
     spoilt(here / "run.jsonl", b"[" * 100_000)
-    for words in ("report run.jsonl", "combine run.jsonl -o out.jsonl", "power --against run.jsonl",
-                  "campaign --record run.jsonl"):
-        code, out, err = cli(*words.split())
+    for run, words in ((cli, "report run.jsonl"), (cli, "combine run.jsonl -o out.jsonl"),
+                       (evaluation_cli, "power --against run.jsonl"), (evaluation_cli, "campaign --record run.jsonl")):
+        code, out, err = run(*words.split())
         assert (code, out) == (2, "")
         assert err == "attnspec: run.jsonl:2: this line nests too deeply for a record.\n"
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.cli import main
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder as home
 from attnspec.core.plan import Plan
@@ -24,6 +23,7 @@ from evaluation.baselines.every import EVERY
 from evaluation.baselines.gradient_rules import GRADIENT_RULES
 from evaluation.baselines.rules import RULES
 from evaluation.baselines.serving_rules import SERVING_RULES
+from evaluation.cli import main
 from evaluation.cli.power_console import PowerConsole, SubjectCounter
 from evaluation.power.against import Fall, compared
 from evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
@@ -38,9 +38,9 @@ ONE = ("--fault", EQUIVALENT, "--dtype", "float32")
 
 
 @pytest.fixture
-def power(cli: Cli) -> Cli:
-    """`attnspec power` in an empty folder."""
-    return functools.partial(cli, "power", "--effort", "quick")
+def power(evaluation_cli: Cli) -> Cli:
+    """`python -m evaluation power` in an empty folder."""
+    return functools.partial(evaluation_cli, "power", "--effort", "quick")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import evaluation.cli
 import pytest
 import yaml
 from attnspec.cli import main
@@ -183,7 +184,7 @@ def test_timings_without_a_shard_are_refused(tmp_path: Path, capsys: pytest.Capt
 
 def test_a_shard_of_power_is_not_compared_with_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_record(tmp_path / "before.jsonl", header())
-    assert main(["power", "--shard", "1/2", "--against", str(path)]) == 2
+    assert evaluation.cli.main(["power", "--shard", "1/2", "--against", str(path)]) == 2
     assert "Join the shards first: attnspec combine." in capsys.readouterr().err
 
 

@@ -284,8 +284,8 @@ def test_power_is_held_against_the_same_seed_of_a_family() -> None:
     assert (found.gone, dict(found.new)) == ((), {})
 
 
-def test_the_matrix_is_not_about_families(cli: Cli) -> None:
-    code, _, err = cli("refutations", "--fault", "size_*")
+def test_the_matrix_is_not_about_families(evaluation_cli: Cli) -> None:
+    code, _, err = evaluation_cli("refutations", "--fault", "size_*")
     assert code == 2
     assert ("the sizes at which these faults show are drawn from a seed, so the matrix does not list them. "
             "Test them with: python -m evaluation power --fault NAME.") in err
