@@ -1,4 +1,4 @@
-"""`python -m evaluation`: the commands that measure attnspec itself. Spawned processes import this, hence the guard."""
+"""`python -m evaluation`, the command. The guard matters: spawned processes import this file again."""
 
 import sys
 

@@ -43,7 +43,8 @@ def test_the_drawing_is_that_of_the_contracts() -> None:
 
 
 def test_the_drawing_names_every_package() -> None:
-    packages = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("__init__.py")} - {"."}
+    packages = {path.parent.relative_to(root).as_posix() for root in (PACKAGE, PACKAGE.parent / "evaluation")
+                for path in root.rglob("__init__.py")} - {"."}
     assert set(re.findall(r"`([\w/]+)` \|", drawing())) >= packages
 
 

@@ -17,12 +17,13 @@ from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import grouped, percent
+from attnspec.report.figures import grouped
 from evaluation import PROGRAM
 from evaluation.cli import main
 from evaluation.report.curves import NARROW, WIDE, chart, shortened, spread
 from evaluation.report.drawing import write_picture, write_power_picture
 from evaluation.report.page import render
+from evaluation.report.power_figures import percent
 from evaluation.report.power_view import markdown_table
 from helpers.pages import spaced_words
 from helpers.records import run_started

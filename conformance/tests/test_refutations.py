@@ -264,7 +264,8 @@ def test_a_part_of_what_was_found_on_other_cases_is_not_made_anew(refutations: C
 @pytest.mark.parametrize("text", ["", "[]", '{"clauses": {"a.b": {"float23": ["x"]}}, "effort": "quick"}'])
 def test_a_file_that_the_command_did_not_make_is_refused(law: Path, text: str) -> None:
     (law / FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(SpecError, match=r"refutations\.json:1: is out of date\. Make it again: python -m evaluation refutations"):
+    told = r"refutations\.json:1: is out of date\. Make it again: python -m evaluation refutations"
+    with pytest.raises(SpecError, match=told):
         read_refutations(load_spec(law))
 
 

@@ -36,7 +36,6 @@ from attnspec.report.figures import (
     grouped,
     language,
     moment,
-    percent,
     plainly,
     said,
     thread,
@@ -116,7 +115,7 @@ def templates() -> Environment:
     environment.filters |= {
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
-        "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
+        "short": SHORT.__getitem__, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
         "prose": _prose, "said": said, "library": _library, "listed": listed, "verbatim": _verbatim}
     # our own files, inlined as they are
     environment.globals |= {

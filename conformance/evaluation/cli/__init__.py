@@ -1,4 +1,4 @@
-"""`python -m evaluation`: the commands that measure attnspec itself, each imported when it is called."""
+"""The commands of `python -m evaluation`, which measure attnspec itself. Each is imported when it is called."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from attnspec.cli.options import (
     plan_from,
     typed,
 )
-from attnspec.cli.outputs import RunningLine, Visibly
+from attnspec.cli.outputs import Visibly
 from attnspec.cli.wording import plural
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
@@ -41,6 +41,7 @@ from attnspec.runner.session import Result, Session
 from attnspec.subjects.registry import findings_of
 
 from evaluation import PROGRAM
+from evaluation.cli.running_line import RunningLine
 from evaluation.false_alarms.jobs import (
     CAMPAIGN,
     RECIPES_OF,

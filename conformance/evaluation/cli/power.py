@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.cluster import CLUSTER, carried, in_order
 from attnspec.cli.group import exit_code_of
@@ -60,7 +59,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
 @click.option("--seed", default=0, show_default=True, type=SEED, help="The first seed.")
 @click.option("--seeds", default=1, show_default=True, type=MANY, metavar="N",
               help="How many seeds, from the first on.")
-@click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completion.faults,
+@click.option("--fault", "faults", multiple=True, metavar="PATTERN",
               help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and correct implementations]")
 @click.option("--sound", "sound", multiple=True, metavar="PATTERN",
               help=f"Only this correct implementation; a registered one can be named as well. [default: all of "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 import click
-from attnspec.cli.outputs import RunningLine, is_coloured
+from attnspec.cli.outputs import is_coloured
 from attnspec.cli.wording import opening, plural
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
@@ -15,11 +15,11 @@ from attnspec.core.plan import Plan
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import percent
 
+from evaluation.cli.running_line import RunningLine
 from evaluation.power.against import Fallen, PowerComparison
 from evaluation.power.jobs import comparison
-from evaluation.report.power_figures import Escapee, FaultGroup, RuleShare
+from evaluation.report.power_figures import Escapee, FaultGroup, RuleShare, percent
 from evaluation.report.power_view import AT_SIZES, Power, RuleRow, power
 
 LISTED = 20   # faults that are told one by one of each kind

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
-from attnspec.cli import completion
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS
 from attnspec.core.characters import visible
 from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
@@ -25,7 +24,7 @@ _COLOURS = {Fate.WORKS: "green", Fate.NOT_TESTED: "yellow", Fate.NOT_INSTALLED: 
 
 
 @click.command()
-@click.argument("libraries", nargs=-1, metavar="[LIBRARY]...", shell_complete=completion.libraries)
+@click.argument("libraries", nargs=-1, metavar="[LIBRARY]...")
 @click.option("--environments", default="reports/run/ranges", show_default=True, metavar="DIR",
               type=click.Path(file_okay=False, path_type=Path), help="Where environments are made and kept.")
 @click.option("--record", default="reports/ranges/tried.jsonl", show_default=True, metavar="PATH", type=_FILE,

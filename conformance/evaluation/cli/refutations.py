@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from attnspec.cli import completion
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
-from attnspec.cli.outputs import RunningLine, Visibly
+from attnspec.cli.outputs import Visibly
 from attnspec.cli.wording import opening, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
@@ -40,6 +39,7 @@ from attnspec.spec.refutations import (
 from attnspec.spec.yaml_lines import shown
 
 from evaluation import PROGRAM
+from evaluation.cli.running_line import RunningLine
 from evaluation.false_alarms.jobs import code_digest
 from evaluation.power.matrix import MATRIX, MatrixChange, changes, joined, without
 from evaluation.power.refutations_file import refutations_text
@@ -49,9 +49,9 @@ LISTED = 20  # changes that are told one by one
 
 
 @click.command()
-@click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completion.faults,
+@click.option("--fault", "faults", multiple=True, metavar="PATTERN",
               help="Only this fault, or those of a pattern like 'mask_*'. [default: all]")
-@click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
+@click.option("--clause", "clauses", multiple=True, metavar="ID",
               help="Only this clause; 'causal.*' is all of a theme. [default: all]")
 @click.option("--write", is_flag=True, help="Write what was found into the generated file.")
 @click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",

@@ -16,7 +16,9 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan, is_fault
 from attnspec.faults.declared import declaration_of
-from attnspec.faults.witnesses import clauses_for, of_seed
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
+from attnspec.faults.witnesses import clauses_for
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
@@ -228,8 +230,9 @@ class PowerJobs:
 
 
 def _drawn(target: str, seed: int) -> str:
-    """The target of a measurement: a family of sizes as the measurement's seed draws it."""
-    return FAULT + of_seed(target.removeprefix(FAULT), seed) if is_fault(target) else target
+    """The target of a measurement: `fault/NAME@7` of a family of sizes that has no seed yet, any other as it is."""
+    is_drawn = seed and is_fault(target) and target.removeprefix(FAULT) in FAMILIES
+    return f"{target}{SEEDED}{seed}" if is_drawn else target
 
 
 FATES = ("convicted", "missed", "not asked", "equivalent", "cleared", "accused", "lost")

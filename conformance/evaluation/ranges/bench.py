@@ -24,6 +24,7 @@ from attnspec.spec.clause import first_of
 from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.tested import End
+
 from evaluation.ranges.tried import Fate, Tried
 
 EFFORT = Effort.GLANCE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attnspec.report.markdown import code, plain, row
+
 from evaluation.ranges.tried import Fate, Tried
 
 _HEAD = """# Releases

@@ -11,6 +11,7 @@ from pathlib import Path
 from attnspec.core.errors import FileLocation, RecordError
 from attnspec.core.files import write_whole
 from attnspec.record.codec import decode, encode
+
 from evaluation import PROGRAM
 
 

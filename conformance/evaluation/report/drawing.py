@@ -9,6 +9,7 @@ from attnspec.core.files import write_whole
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.figures import counted
+
 from evaluation.report.false_alarms import campaign
 from evaluation.report.page import templates
 from evaluation.report.power_view import Power, power

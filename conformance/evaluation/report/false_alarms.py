@@ -12,6 +12,7 @@ from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Measured
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, grouped
+
 from evaluation.false_alarms.bins import ACCUSING
 
 BIN, HEIGHT = 4, 36

@@ -10,10 +10,12 @@ from attnspec.core.files import write_whole
 from attnspec.record.read import RunRecord
 from attnspec.report import page
 from attnspec.report.sections import PageSection
-from evaluation.report.false_alarms import campaign
-from evaluation.report.power_view import is_of_power, power
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup
+
+from evaluation.report.false_alarms import campaign
+from evaluation.report.power_figures import percent
+from evaluation.report.power_view import is_of_power, power
 
 FOLDER = Path(__file__).parents[1] / "page"
 """Where the templates of this package lie."""
@@ -42,6 +44,7 @@ def templates() -> Environment:
     shared = page.templates()
     assert shared.loader is not None  # attnspec's page is made of files
     environment = shared.overlay(loader=ChoiceLoader([FileSystemLoader(FOLDER), shared.loader]))
+    environment.filters = {**shared.filters, "percent": percent}
     environment.globals = {**shared.globals, "picture_css": _own_file("picture.css")}
     return environment
 

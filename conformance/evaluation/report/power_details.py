@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+
 from evaluation.report.power_figures import conviction, dtypes, name_of, quantile, run_of, runs_of, tellable
 
 EDGES = (1, 2, 3, 5, 10, 20, 50, 150)

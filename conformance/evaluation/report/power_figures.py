@@ -18,6 +18,14 @@ from attnspec.core.plan import FAULT, SOUND
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 
 
+def percent(part: float) -> str:
+    """A share in percent. Only all is called 100 % and only nothing 0 %."""
+    if part in (0.0, 1.0):
+        return f"{100 * part:.0f} %"
+    digits = 1 if 0.1 <= part <= 0.999 else 2
+    return f"{min(max(100 * part, 0.01), 99.99):.{digits}f} %"
+
+
 @dataclass(frozen=True, slots=True)
 class RuleShare:
     """How one rule fared at one dtype. Without a conviction the three quantiles of its cases are 0.

@@ -9,7 +9,8 @@ from attnspec.core.nouns import DType
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report import markdown
-from attnspec.report.figures import counted, percent, web_address
+from attnspec.report.figures import counted, web_address
+
 from evaluation.report.curves import NARROW, WIDE, Chart, chart
 from evaluation.report.power_details import (
     Accusation,
@@ -32,6 +33,7 @@ from evaluation.report.power_figures import (
     escapees,
     false_alarms,
     naming,
+    percent,
     rules,
     shares,
     stages,
