@@ -72,7 +72,8 @@ def test_every_command_has_help() -> None:
     assert further.strip().rstrip(".").split(", ") == list(FURTHER)
 
 
-@pytest.mark.parametrize("root", [PACKAGE, folder("implementations")], ids=["attnspec", "implementations"])
+@pytest.mark.parametrize("root", [PACKAGE, PACKAGE.parent / "evaluation", folder("implementations")],
+                         ids=["attnspec", "evaluation", "implementations"])
 def test_no_assertion_does_anything(root: Path) -> None:
     for file in root.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
