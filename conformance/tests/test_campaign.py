@@ -372,4 +372,4 @@ def test_too_few_cases_are_not_enough_however_well_they_held() -> None:
 
 @pytest.mark.parametrize("name", JUDGING)
 def test_every_folder_whose_code_is_hashed_has_code(name: str) -> None:
-    assert list((Path(attnspec.__file__).parents[1] / name).glob("*.py"))
+    assert list((Path(attnspec.__file__).parent / name).glob("*.py"))

@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attnspec
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, FileLocation, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import folder
@@ -38,9 +39,8 @@ RECIPES_OF = "recipes"
 _BLOCKS = "blocks"
 _PART = "shard"
 
-JUDGING = ("attnspec/core", "attnspec/engine", "evaluation/false_alarms", "attnspec/faults", "attnspec/numerics",
-           "attnspec/problems", "attnspec/questions", "attnspec/subjects", "attnspec/trials", "attnspec/vocabulary")
-"""The folders beside this package and in it whose code makes, answers or judges a case."""
+JUDGING = ("core", "engine", "faults", "numerics", "problems", "questions", "subjects", "trials", "vocabulary")
+"""The folders of attnspec whose code makes, answers or judges a case; so does that of the folder of this file."""
 
 _SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "jaxlib")
 """What of a header's environment must be the same for a campaign to go on."""
@@ -49,8 +49,9 @@ _SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "ja
 @cache
 def code_digest() -> str:
     """Over every module that makes, answers or judges a case, the shipped adapters and manifests among them."""
-    digest, packages = hashlib.sha256(), Path(__file__).parents[2]
-    files = [path for name in JUDGING for path in sorted((packages / name).rglob("*.py"))]
+    digest, package = hashlib.sha256(), Path(attnspec.__file__).parent
+    folders = (*(package / name for name in JUDGING), Path(__file__).parent)
+    files = [path for judging in folders for path in sorted(judging.rglob("*.py"))]
     for path in [*files, *sorted(folder("implementations").glob("*/*.*"))]:
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
