@@ -54,6 +54,7 @@ def check_variants(cli: Cli) -> tuple[int, str]:
                "float32", "--effort", "glance", "--no-record")[:2]
 
 
+@pytest.mark.nightly
 def test_a_layer_that_is_right_in_training_conforms(here: Path, cli: Cli) -> None:
     write_layer(here)
     code, out = check_variants(cli)
@@ -74,6 +75,7 @@ def test_what_a_layer_does_in_one_mode_only_is_a_failure(here: Path, cli: Cli, m
     assert f"seen: output with {variant} should be that without" in out
 
 
+@pytest.mark.nightly
 def test_a_rate_that_the_constructor_does_not_take_is_switched_off(here: Path) -> None:
     write_layer(here, fixed="0.1")
     form = find_form()

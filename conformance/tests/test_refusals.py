@@ -101,6 +101,7 @@ def test_who_claims_the_profile_has_promised_it(tmp_path: Path) -> None:
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
 
 
+@pytest.mark.nightly
 def test_a_promise_as_an_attribute_counts_too(tmp_path: Path) -> None:
     target = written(tmp_path, REFUSALS["grouped"][0], "attend.grouped = True")
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
