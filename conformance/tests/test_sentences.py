@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from sentences import CHECKOUT, drawn, of_code, of_document, of_page, of_yaml
 
 

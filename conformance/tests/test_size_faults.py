@@ -150,6 +150,7 @@ def test_there_are_many_kinds_and_many_of_them_need_two_things() -> None:
         "B", "H", "Hkv", "G", "T", "S", "D", "Dv", "B·H"}
 
 
+@pytest.mark.family(30)
 @each_family
 def test_a_seed_draws_sizes_that_effort_default_can_meet(family: FaultFamily) -> None:
     for seed in MANY:
