@@ -170,7 +170,7 @@ def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd:
     assert f"{CLAUSE} " in capfd.readouterr().out
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "before", "told_as"), [
     ("spec_digest", "0123456789abcdef", "the spec 01234567"), ("seed", 7, "the seed 7")])
 def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(

@@ -85,6 +85,7 @@ def test_a_rate_that_the_constructor_does_not_take_is_switched_off(here: Path) -
             "dropout_rate (in evaluation, dropout=0.5).") in describe_form(form)
 
 
+@pytest.mark.nightly
 def test_a_layer_that_drops_whatever_it_is_told_is_not_judged_in_training(here: Path) -> None:
     write_layer(here, when="self.training) if not self.training else F.dropout(scores.softmax(-1), 0.3")
     form = find_form()
