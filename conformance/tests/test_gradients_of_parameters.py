@@ -168,6 +168,11 @@ def test_a_layer_that_copies_its_parameters_is_told_why_it_is_not_judged(tmp_pat
 def test_a_parameter_that_gets_no_gradient_beside_others_is_wrong(tmp_path: Path) -> None:
     clauses = CLAUSES[0], CLAUSES[2]
     assert verdicts(layer(tmp_path, "severed"), *clauses) == {clauses[0]: Verdict.VIOLATED, clauses[1]: Verdict.HELD}
+
+
+@pytest.mark.nightly
+def test_a_layer_that_hands_back_its_gradients_is_right(tmp_path: Path) -> None:
+    clauses = CLAUSES[0], CLAUSES[2]
     assert verdicts(layer(tmp_path, "attend"), *clauses) == dict.fromkeys(clauses, Verdict.HELD)
 
 
@@ -185,6 +190,7 @@ def test_a_layer_is_not_asked_about_parameters_that_it_lacks(tmp_path: Path) -> 
     assert "it has no b_query" in told(target, CLAUSES[3])[1]
 
 
+@pytest.mark.nightly
 def test_what_is_no_layer_is_not_asked_for_gradients_of_parameters() -> None:
     pytest.importorskip("torch")
     assert told("torch/sdpa", CLAUSES[0])[0] is Verdict.INAPPLICABLE

@@ -102,6 +102,7 @@ def test_a_wrong_kernel_fails_with_the_clause(name: str) -> None:
     assert found.failure.clause in found.told
 
 
+@pytest.mark.nightly
 def test_outputs_handed_over_are_read_and_what_is_not_written_is_seen() -> None:
     name = "gqa_ragged_prefill_causal_h4_kv2_d16"
 

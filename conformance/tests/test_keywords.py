@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -270,8 +271,13 @@ NAMED: Mapping[str, Mapping[str, str]] = {
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
 
 
-def spoken(source: str) -> Iterator[str]:
+@functools.cache
+def spoken(source: str) -> frozenset[str]:
     """Every identifier, attribute, argument, module and text; docstrings are left out."""
+    return frozenset(_spoken(source))
+
+
+def _spoken(source: str) -> Iterator[str]:
     tree = ast.parse(source)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

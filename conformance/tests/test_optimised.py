@@ -26,7 +26,7 @@ def command(*words: str, optimise: str = "2") -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", ["--help", *(f"{name} --help" for name in ("check", "report")), "schema",
                                    "schema --record", "list words", "explain causal.no_lookahead"])
 def test_what_is_told_is_the_same(here: Path, words: str) -> None:  # noqa: ARG001
@@ -72,6 +72,7 @@ def test_every_command_has_help() -> None:
     assert further.strip().rstrip(".").split(", ") == list(FURTHER)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("root", [PACKAGE, PACKAGE.parent / "evaluation", folder("implementations")],
                          ids=["attnspec", "evaluation", "implementations"])
 def test_no_assertion_does_anything(root: Path) -> None:

@@ -244,6 +244,7 @@ def test_a_kernel_is_dropped_after_so_many_failing_clauses(tmp_path: Path) -> No
     assert found.held + found.failed + found.untried >= all_of_it.held + all_of_it.failed
 
 
+@pytest.mark.nightly
 def test_clauses_that_do_not_apply_are_not_counted_as_dropped(tmp_path: Path) -> None:
     found = ranked_by(tmp_path, STRICT, 1, clauses=("causal.*", "window.*", "rotary.*"))
     assert found.untried < 10
