@@ -91,7 +91,7 @@ def test_the_installed_command_lists_and_explains(python: Path, tmp_path: Path) 
 
 
 def test_what_measures_attnspec_is_not_installed(python: Path, tmp_path: Path) -> None:
-    command = [python.parent / "attnspec", "power"]
+    command = [str(python.parent / "attnspec"), "power"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 2)
     assert done.stderr.endswith("In a checkout with an editable install: python -m evaluation power\n")
