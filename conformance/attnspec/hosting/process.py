@@ -22,10 +22,9 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
-from attnspec.host.sharing import NO_ROOMS, rooms
+from attnspec.host.sharing import NO_ROOMS, ROOM, rooms
 from attnspec.host.supervisor import ENDED
 from attnspec.hosting.bundle import READY, environment, first_line, is_handed_a_program, program, started
-from attnspec.hosting.memory import shared_memory
 
 STARTING = 120.0
 """Seconds that a process may take before it says that it is there: a container may have to be fetched."""
@@ -282,3 +281,19 @@ def _ending(status: object) -> str:
         with contextlib.suppress(ValueError):
             return f" ({signal.Signals(-status).name})"
     return f" (exit code {status})"
+
+
+# The memory that is shared with a host on this machine
+
+
+def shared_memory(surroundings: Surroundings) -> int:
+    """A descriptor of new memory, whose size nobody can change; -1 where no memory can be shared."""
+    if not surroundings.is_quick or not hasattr(os, "memfd_create"):  # only Linux has memory of a fixed size
+        return -1
+    with contextlib.suppress(OSError):
+        descriptor = os.memfd_create("memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, 2 * ROOM)
+        # who reads memory that has been cut off is ended by SIGBUS
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return descriptor
+    return -1
