@@ -167,13 +167,14 @@ def layer_backward(call: LayerCall, grad: Array, edit: Edit) -> dict[str, Array]
     """The gradients of a call where the output's is grad (B,T,M)."""
     with np.errstate(all="ignore"):
         work = take(call)
-        found, known = _known(work, grad.astype(work.query.dtype), call.query.dtype)
+        found, known = _attention_gradients(work, grad.astype(work.query.dtype), call.query.dtype)
         results = {**found, **{name: known.back[name] @ work.params[f"w_{name}"].T for name in INPUTS},
                    **edit(_of_parameters(known), known)}
         return {name: np.ascontiguousarray(array).astype(_dtype(name, call)) for name, array in results.items()}
 
 
-def _known(work: LayerCall, grad: Array, io: np.dtype[Any]) -> tuple[Mapping[str, Array], LayerBackwardInputs]:
+def _attention_gradients(
+        work: LayerCall, grad: Array, io: np.dtype[Any]) -> tuple[Mapping[str, Array], LayerBackwardInputs]:
     """The gradients of what attention is handed, by name, and what is known; grad (B,T,M)."""
     handed = heads_of(work, SOUND_LAYER)
     output, _ = both(attention(handed.but(return_weights=True)))

@@ -130,7 +130,7 @@ class HostProcess:
             os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
             self._write([text], until)
         except (_Late, _Gone):
-            told = self._told()
+            told = self._end_of_stderr()
             self.close()
             raise TargetError(f"{self._surroundings.named} starts no Python: {told or 'it says nothing'}") from None
 
@@ -210,19 +210,19 @@ class HostProcess:
         return Death(verdict, reason, _without_ours(trace), str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
-        lines = [line for line in self._told(2**17).splitlines() if line.startswith(ENDED)]
+        lines = [line for line in self._end_of_stderr(2**17).splitlines() if line.startswith(ENDED)]
         with contextlib.suppress(ValueError, IndexError):
             words = json.loads(lines[-1].removeprefix(ENDED))
             if isinstance(words, dict):
-                return {"printed": self._told(LAST_PRINTED).partition(ENDED)[0].strip(), **words}
+                return {"printed": self._end_of_stderr(LAST_PRINTED).partition(ENDED)[0].strip(), **words}
         if not is_handed_a_program(self._surroundings):  # nobody stands beside it: it was our own child
-            return {"status": self._process.returncode, "printed": self._told(LAST_PRINTED)}
+            return {"status": self._process.returncode, "printed": self._end_of_stderr(LAST_PRINTED)}
         if self._pid and self._surroundings.is_here:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
-        return {"printed": self._told(LAST_PRINTED)}
+        return {"printed": self._end_of_stderr(LAST_PRINTED)}
 
-    def _told(self, most: int = 600) -> str:
+    def _end_of_stderr(self, most: int = 600) -> str:
         """The end of what came on the other side's stderr."""
         size = os.lseek(self._stderr.fileno(), 0, os.SEEK_END)
         return os.pread(self._stderr.fileno(), most, max(0, size - most)).decode(errors="replace").strip()

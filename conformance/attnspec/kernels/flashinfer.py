@@ -41,13 +41,13 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
         @classmethod
         def can_evaluate(cls, definition: Theirs) -> bool:
             """Whether the definition is one of gqa_ragged or gqa_paged."""
-            return is_attention(_told(definition))
+            return is_attention(_definition_as_json(definition))
 
         @classmethod
         def check_correctness(cls, definition: Theirs, sol_runnable: Theirs, *args: Theirs, **more: Theirs) -> Theirs:
             """A pair of correctness and, where a clause or FlashInfer-Bench's comparison fails, an evaluation."""
             device, log = str(more.get("device", "cpu")), more.get("log_path")
-            found = _judged(definition, sol_runnable, device, Effort(effort), seed)
+            found = _judge_kernel(definition, sol_runnable, device, Effort(effort), seed)
             if found.failure is None:
                 return super().check_correctness(definition, sol_runnable, *args, **more)
             if found.failure.verdict is not Verdict.VIOLATED:
@@ -59,8 +59,8 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
     return AttnspecEvaluator
 
 
-def _judged(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> KernelJudgement:
-    told = read(_told(definition))
+def _judge_kernel(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> KernelJudgement:
+    told = read(_definition_as_json(definition))
     attend = as_attention(told, runnable, device=device,
                           is_destination_passing=bool(runnable.metadata.destination_passing_style))
     try:
@@ -69,7 +69,7 @@ def _judged(definition: Theirs, runnable: Theirs, device: str, effort: Effort, s
         raise AttnspecError(f"the definition {told.name!r} cannot be judged: {mistake}") from None
 
 
-def _told(definition: Theirs) -> dict[str, Any]:
+def _definition_as_json(definition: Theirs) -> dict[str, Any]:
     """The definition as its JSON has it."""
     told: dict[str, Any] = definition.model_dump(mode="json")
     return told

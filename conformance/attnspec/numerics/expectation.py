@@ -190,7 +190,7 @@ def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operand
     bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
     known = [each for each in bounds if each is not None]
     if len(known) < len(bounds):
-        return _found(operands, truth, classes, parts)
+        return _expected_fields(operands, truth, classes, parts)
     slack = _total(allowance for allowance, _ in known)
     claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
     return {**NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
@@ -201,10 +201,11 @@ def _exactly(dtype: DType, precision: Precision, parts: frozenset[str], operands
     """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the sharp bound."""
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
     classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
-    return _found(operands, attend(operands, wide_float(dtype)), classes, parts)
+    return _expected_fields(operands, attend(operands, wide_float(dtype)), classes, parts)
 
 
-def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
+def _expected_fields(
+        operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
     """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's if no finer."""
     truth = wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
@@ -265,7 +266,7 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     drift = np.fmin(drift, np.maximum(p, 1 - p))
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
     divided = errors.divided(r)
-    rounded = heavy * _kept(errors, r) * (1 + divided) + (p + drift) * divided
+    rounded = heavy * _error_of_kept_weight(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
     allowance = inside + r.output * (p + inside) + r.lost_output
@@ -275,7 +276,7 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
 def row_sum_allowance(operands: Operands, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
     divided = errors.divided(r)
-    grown = (1 + _kept(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    grown = (1 + _error_of_kept_weight(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
     return allowance
@@ -286,7 +287,7 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
     logits. The row's sum cancels. Infinite where the weight may leave the range in which it is rounded relatively.
     """
     top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
-    once = (1 + _kept(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    once = (1 + _error_of_kept_weight(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
     return np.where(_least_weight(truth, errors) < r.normal_weight, np.inf, errors.error + top + rounded)
 
@@ -298,7 +299,7 @@ def _least_weight(truth: Truth, errors: WeightError) -> Array:
     return least / 2
 
 
-def _kept(errors: WeightError, r: Roundings) -> Array:
+def _error_of_kept_weight(errors: WeightError, r: Roundings) -> Array:
     """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and when stored."""
     kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
     return kept
@@ -374,7 +375,7 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
     unit, grown = _unit_of(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
-    square = _apart(p * p * variance, scaled.value, answer.output)
+    square = _spread_of_values(p * p * variance, scaled.value, answer.output)
     square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
     spread = unit * np.sqrt(square)
     return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
@@ -442,7 +443,7 @@ def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
     return np.asarray((n + 1) / 6 * np.maximum(squares - steady, 0.0) + (n + 1) * (2 * n + 1) / 6 * steady)
 
 
-def _apart(mass: Array, value: Array, o: Array) -> Array:
+def _spread_of_values(mass: Array, value: Array, o: Array) -> Array:
     """The sum of mass_j·(v_j - o)², (B,H,T,Dv), by matrix products; their cancellation is guarded upwards."""
     squares, shift = mass @ (value * value), o * o * mass.sum(axis=-1, keepdims=True)
     guard = (2 * value.shape[-2] + 16) * 2.0**-52

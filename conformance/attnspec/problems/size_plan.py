@@ -122,7 +122,7 @@ class SizePlan:
         """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong
         function fails on them, and how long a slow one takes is known in time. A glance has one case, so it chooses.
         """
-        rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
+        rows, aimed = list(self._draw_sizes(demand)), AIMED[self.effort]
         if self.effort is Effort.GLANCE:
             rows = sorted(rows, key=lambda sizes: not _is_telling(sizes))[:GLANCED]
             rows[:1] = [self._in_groups(demand, sizes) for sizes in rows[:1]]
@@ -159,9 +159,9 @@ class SizePlan:
         smallest, second, *others = rows
         return [smallest, self._in_groups(demand, second), *others]
 
-    def _drawn(self, demand: Demand) -> Iterator[Sizes]:
+    def _draw_sizes(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""
-        drawer, hand, kept = self._drawer(demand.spelled), list(self._aims[demand]), self._kept(demand)
+        drawer, hand, kept = self._drawer(demand.spelled), list(self._aims[demand]), self._openings_for_demand(demand)
         for row in range(ROWS[self.effort]):
             is_aimed = row < AIMED[self.effort] and row not in kept
             aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
@@ -171,7 +171,7 @@ class SizePlan:
                     hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
                 yield sizes
 
-    def _kept(self, demand: Demand) -> range:
+    def _openings_for_demand(self, demand: Demand) -> range:
         """The openings that are kept for sizes that tell most: several entries of everything, and no great length."""
         kept, aimed = _KEPT_OF_ANY if demand.is_general else _KEPT, AIMED[self.effort]
         return range(math.ceil((1 - kept) * aimed), aimed)

@@ -49,7 +49,7 @@ class KernelWorker:
         """The line of one kernel. What escapes is a defect of attnspec."""
         began, digest = time.perf_counter(), file_digest(target)
         try:
-            ranked = self._judged(target)
+            ranked = self._judge_kernel(target)
         except AttnspecError as cause:
             ended = str(cause) if isinstance(cause, EndedError) else ""
             ranked = KernelRanked(target, KernelStanding.NOT_JUDGED, reason=str(cause), death=ended)
@@ -59,7 +59,7 @@ class KernelWorker:
             hand_back()
         return replace(ranked, seconds=time.perf_counter() - began, digest=digest)
 
-    def _judged(self, target: str) -> KernelRanked:
+    def _judge_kernel(self, target: str) -> KernelRanked:
         self._engine.fetch(target)
         score, items = KernelScore(), clearest_first(self._engine.items_of(target))
         for number, item in enumerate(items):

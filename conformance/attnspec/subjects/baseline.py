@@ -172,7 +172,7 @@ def write_baseline(
     before = {entry.key: entry for entry in read_entries(path)} if is_there else {}
     judged = {(each.subject, each.clause, each.dtype.value): each for each in outcomes}
     findings = _findings(folders)
-    found = {key: _written(failed, before.get(key), findings) for key, outcome in judged.items()
+    found = {key: _entry_of(failed, before.get(key), findings) for key, outcome in judged.items()
              if (failed := _failed(outcome, is_listed=key in before, strict=strict))}
     known = [entry for key, entry in before.items() if key not in found and (
         key not in judged or judged[key].verdict is Verdict.EXPECTED or not entry.is_here)]
@@ -195,7 +195,7 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
     return outcome if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict) else None
 
 
-def _written(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
+def _entry_of(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
     evidence = outcome.evidence
     entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.how,
                   evidence.recipe if evidence else "",

@@ -159,7 +159,7 @@ class _RefusalSearch:
             heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept else {}
             return {axis: size, **partners, **heads}
 
-        taken, refused = self._said(axis, moved)
+        taken, refused = self._sort_answers(axis, moved)
         if not taken or not refused:
             return ()
         found = AxisRefusals(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
@@ -181,7 +181,7 @@ class _RefusalSearch:
             {"B": 2 * batch, "H": 2 * groups * batch})
         return (RefusalCondition("Hkv", "≠", "B"),) if is_moved else ()
 
-    def _said(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
+    def _sort_answers(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
         listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
         asked = sorted({*listed.get(axis, listed["D"]), self.start.at(axis), self.end.at(axis)})
         answers = {size: self._refuses(moved(size)) for size in asked
@@ -282,11 +282,11 @@ class AxisRefusals:
 
     def _edge(self, taken: int, refused: int, step: int) -> int:
         """The last multiple of the step that is taken, on the way to one that is refused."""
-        while (middle := self._between(taken, refused, step)) is not None:
+        while (middle := self._middle_size(taken, refused, step)) is not None:
             taken, refused = (taken, middle) if self.refuses(middle) else (middle, refused)
         return taken
 
-    def _between(self, taken: int, refused: int, step: int) -> int | None:
+    def _middle_size(self, taken: int, refused: int, step: int) -> int | None:
         """The multiple of the step that lies nearest to the middle, of those that no known limit keeps away."""
         sizes = range(taken, refused, step if refused > taken else -step)[1:]
         from_the_middle = sorted(sizes, key=lambda size: abs(2 * size - taken - refused))

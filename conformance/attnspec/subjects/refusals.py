@@ -97,7 +97,7 @@ def _without_optional(subject: Subject, start: Case) -> Subject:
     for causal in (False, True):
         if (asked := _causal(subject, start, is_on=causal)) is not None:
             for optional in OPTIONAL:
-                subject = _asked(asked.about(subject), optional) if optional.causal is causal else subject
+                subject = _ask_optional(asked.about(subject), optional) if optional.causal is causal else subject
     return subject
 
 
@@ -200,7 +200,7 @@ def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
     return next((Begun(each, case) for each in interviews if each.takes(case)), None)
 
 
-def _asked(begun: Begun, optional: Optional) -> Subject:
+def _ask_optional(begun: Begun, optional: Optional) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     own = limits_saying({optional.refusal})
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in own)

@@ -51,14 +51,14 @@ def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", Gradien
         raise NoClaim("there are too many weights")
     expected = scene.evaluator.expect_dropped(problem, dropped(scene, run).factor, part)
     truth, allowance, claimed = LOOKS[observe].define(expected, scene)
-    seen = _shown(scene, run, observe)
+    seen = _shown_by_run(scene, run, observe)
     measured = measure("agrees_with_what_is_kept", seen, truth, allowance, claimed,
                        what=f"{QUANTITIES[observe]} against the definition, dropping what is dropped where V = I")
     return keep(scene, measured, seen_of(observe, run, seen), by_definition(observe, run, truth),
                 (allowance, claimed), observed=observe)
 
 
-def _shown(scene: Scene, run: str, name: str) -> Array:
+def _shown_by_run(scene: Scene, run: str, name: str) -> Array:
     """What the subject shows of a run, in the shape of the observable, such as (B,H,T,Dv)."""
     return observe(scene, run, name).array
 
@@ -77,8 +77,8 @@ def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -
     """
     found = dropped(scene, run)
     counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
-    return _counted("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
-                    "the share of the weights of a head slice that is dropped")
+    return _compare_counts("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
+                           "the share of the weights of a head slice that is dropped")
 
 
 def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_alarm: Rate) -> Measured:
@@ -88,7 +88,7 @@ def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_
     one, two = (dropped(scene, run) for run in runs)
     known = one.known & two.known
     counts = list(_counts(known & (one.kept == two.kept), known, _INSIDE))
-    return _counted("masks_are_independent", counts, _alike(one.rate), false_alarm / scene.cases,
+    return _compare_counts("masks_are_independent", counts, _alike(one.rate), false_alarm / scene.cases,
                     f"the share of the weights of a head slice of which {runs[0]} and {runs[1]} both do the same")
 
 
@@ -105,8 +105,8 @@ def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: R
     pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
     if not pairs:
         return nothing("drops_independently", f"there is one place along {along}")
-    return _counted("drops_independently", pairs, _alike(found.rate), false_alarm / scene.cases,
-                    f"the share of weights that are treated as those at another place along {along}")
+    return _compare_counts("drops_independently", pairs, _alike(found.rate), false_alarm / scene.cases,
+                           f"the share of weights that are treated as those at another place along {along}")
 
 
 def _alike(rate: float) -> float:
@@ -152,7 +152,8 @@ def _counts(alike: Array, known: Array, axes: tuple[int, ...]) -> Iterator[tuple
     yield from ((int(count), int(trials)) for count, trials in zip(*totals, strict=True) if trials)
 
 
-def _counted(relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float, what: str) -> Measured:
+def _compare_counts(
+        relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float, what: str) -> Measured:
     """Counts, each of so many trials, against what is expected, the rate shared out among them."""
     if not counts:
         return nothing(relation, "no weight is so large that it is seen whether it is dropped")
@@ -269,10 +270,10 @@ def _dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
     with scene.subject.callee.meanwhile((partial(expectations, scene, plain, "weights"),)):
         [weights], _ = LOOKS["weights"].observe(scene, plain)
     [expected] = expectations(scene, plain, "weights")
-    return _told(working(weights, scene.dtype), expected, rate_of(posed.one), scene)
+    return _read_dropped(working(weights, scene.dtype), expected, rate_of(posed.one), scene)
 
 
-def _told(seen: Array, expected: Expectation, rate: float, scene: Scene) -> Dropped:
+def _read_dropped(seen: Array, expected: Expectation, rate: float, scene: Scene) -> Dropped:
     """What weights (B,H,T,S) tell of which were dropped."""
     grown = 1 / (1 - rate) if rate < 1 else 0.0
     slack = expected.weights_allowance
