@@ -15,8 +15,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
-from attnspec.faults.grad_params import FAULTS
-from attnspec.faults.layer_backward import as_layer_backward
+from attnspec.faults.grad_params import FAULTS, as_layer_backward
 from attnspec.faults.subject import fault_subject
 from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradient_params import Factor, exact, gradient_of_bias, gradient_of_weight
@@ -28,9 +27,8 @@ from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.lower import lower
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectAnswer
-from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.evaluator import Evaluator, spread
 from attnspec.trials.memory import held_bytes
-from attnspec.trials.parameters import spread
 from helpers.gradients import problem, verdicts
 
 CLAUSES = ("gradients.of_input_projections", "gradients.projections_apart", "gradients.of_output_projection",

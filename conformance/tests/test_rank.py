@@ -24,8 +24,7 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
-from attnspec.ranking.kernels import KernelWorker, clearest_first
-from attnspec.ranking.scoring import GRADE, KernelScore
+from attnspec.ranking.kernels import GRADE, KernelScore, KernelWorker, clearest_first
 from attnspec.ranking.targets import kernels
 from attnspec.record.events import Event, ItemFinished, ItemStarted
 from attnspec.record.outcome import Reading

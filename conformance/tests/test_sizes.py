@@ -15,7 +15,6 @@ from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
 from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
 from attnspec.problems.domain import domain
-from attnspec.problems.drawer import Drawer
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import (
     AIMED,
@@ -24,6 +23,7 @@ from attnspec.problems.size_plan import (
     ROWS,
     SHARED,
     SIMPLEST,
+    Drawer,
     SizePlan,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS
