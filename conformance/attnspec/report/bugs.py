@@ -9,6 +9,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.core.rotary import EVERY_KEYWORD
@@ -59,8 +60,8 @@ _THEMES: Mapping[str, str] = {
 def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
-    A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which is
-    the likeliest more often. What no fault is like joins those that begin at the same sizes, and those that are like a
+    A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which
+    explains what fewest others do, then that which is the likeliest more often. What no fault is like joins those that begin at the same sizes, and those that are like a
     fault of the stage which its read-outs blame; and what nothing explains joins the first if its case lies where that
     is seen to fail.
     """
@@ -289,7 +290,8 @@ def together(explained: Sequence[Explanation]) -> str:
 def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:
     often = Counter(cause for causes in every for cause in causes)
     first = Counter(causes[0] for causes in every if causes)
-    return max(often, key=lambda cause: (often[cause], first[cause], bool(cause.advice)), default=None)
+    rare = {cause: sum(Fraction(1, len(causes)) for causes in every if cause in causes) for cause in often}
+    return max(often, key=lambda cause: (often[cause], rare[cause], first[cause], bool(cause.advice)), default=None)
 
 
 _NUMBER = re.compile(r"\b\d+")  # not that of a name, such as float16
