@@ -363,3 +363,21 @@ def test_a_check_judges_a_layer_and_its_backward_pass(cli: Cli, tmp_path: Path) 
     code, out, _ = cli("check", mine(tmp_path, (old, new)), *words)
     assert code == 1
     assert f"{clause} (spec/gradients.yaml" in out
+
+
+SUMMED_STEP_BY_STEP = ('"b_out": grad.sum(axis=(0, 1))', '"b_out": stored(grad_output)'), (
+    "def outer(x, grad):\n", "def stored(grad):\n    total = grad[0, 0] * 0\n    for row in grad.reshape(-1, len(total)):\n"
+    "        total = total + row\n    return total\n\n\ndef outer(x, grad):\n")
+
+
+def test_sums_of_biases_in_a_half_dtype_are_offered_as_such_and_not_as_a_class_of_all(tmp_path: Path) -> None:
+    clauses = ("gradients.of_output_bias", "gradients.of_output_projection")
+    target = mine(tmp_path, *SUMMED_STEP_BY_STEP)
+    plan = Plan((target,), clauses=clauses, dtypes=(DType.FLOAT16,), effort=Effort.QUICK)
+    [failed] = [each for engine in [Engine(plan)] for each in map(engine.try_item, engine.items())
+                if each.verdict is Verdict.VIOLATED]
+    assert failed.evidence
+    assert failed.evidence.explained
+    assert failed.evidence.explained.declare == (
+        'layer.backward_precision = {"float16": {"partial_biases": 1, "reason": "partial sums of the gradients of its '
+        'biases are stored in float16"}}')
