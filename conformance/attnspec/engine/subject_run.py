@@ -301,7 +301,8 @@ class SubjectRun:
 
     def _diagnosed(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated, first: Recipe | None,
                    held: Sequence[Recipe]) -> Evidence:
-        """The evidence with what it is like. ended: how the case failed.  first: the case that failed, as it was met.  held: cases that held.
+        """The evidence with what it is like. ended: how the case failed.  first: the case that failed, as it was met.
+        held: cases that held.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
         some diagnosed, these alone are looked into.

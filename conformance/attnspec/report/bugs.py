@@ -61,9 +61,9 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
     A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which
-    explains what fewest others do, then that which is the likeliest more often. What no fault is like joins those that begin at the same sizes, and those that are like a
-    fault of the stage which its read-outs blame; and what nothing explains joins the first if its case lies where that
-    is seen to fail.
+    explains what fewest others do, then that which is the likeliest more often. What no fault is like joins those that
+    begin at the same sizes, and those that are like a fault of the stage which its read-outs blame; and what nothing
+    explains joins the first if its case lies where that is seen to fail.
     """
     found, left = [], [(failure, _causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:

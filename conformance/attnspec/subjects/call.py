@@ -301,7 +301,7 @@ def _unusable(told: Mapping[str, Any], call: Call) -> str:
 
 
 def _no_array(told: Mapping[str, Any], call: Call) -> str:
-    """What came back where the output, of any shape, is due, if it is no array; a host need not say whether it is one."""
+    """What came back where the output, of any shape, is due, if it is no array. A host need not say whether it is."""
     is_none = told["name"] not in {"the pair", "the mapping", "the cache"} and told.get("is_array") is False
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
 
