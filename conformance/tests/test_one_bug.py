@@ -113,6 +113,14 @@ def like(stage: str) -> Evidence:
     return replace(SEEN, like=(Likeness("float64_narrowed", stage, "Float64 is not enabled.", "", 1, 1),))
 
 
+def test_among_equals_the_fault_that_explains_what_fewest_others_do_comes_first() -> None:
+    told = (("ignored", "dropped", "at_most"), ("ignored", "dropped"), ("at_most",))
+    every = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(SEEN, like=tuple(
+        Likeness(fault, "query_segments", "A story.", "", 1, 1) for fault in faults)))
+        for number, faults in enumerate(told)]
+    assert [group.cause and group.cause.fault for group in explanations(every)] == ["at_most", "ignored"]
+
+
 @pytest.mark.parametrize(("stage", "dtype", "bugs"), [
     ("precision", DType.FLOAT64, 1), ("mask", DType.FLOAT64, 2), ("precision", DType.FLOAT32, 2)])
 def test_a_fault_that_rounds_is_the_arithmetic_that_explains_more(stage: str, dtype: DType, bugs: int) -> None:

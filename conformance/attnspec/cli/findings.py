@@ -12,7 +12,7 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations, likely, unclear
+from attnspec.report.bugs import explanations, is_place, likely, unclear
 from attnspec.report.likely_cause import LikelyCause
 from attnspec.report.other_conventions import is_other_convention
 from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, violation
@@ -107,7 +107,9 @@ def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
     known = [bug for bug in bugs if bug.cause][:CAUSES]
     for bug in known:
         names = [_name(digest, each.shown) for each in bug.clauses]
-        yield f"also likely: {bug.cause}: {few(names, _ROW)} (-v shows {_them(names)})"
+        is_seen_alone = bug.cause is not None and is_place(bug.cause) and digest.is_glance
+        how = f"also {bug.cause}" if is_seen_alone else f"also likely: {bug.cause}"
+        yield f"{how}: {few(names, _ROW)} (-v shows {_them(names)})"
     names = list(dict.fromkeys(_name(digest, each.shown) for bug in bugs if bug not in known for each in bug.clauses))
     if names:
         yield f"also violated: {few(names, _ROOM)} (-v shows {_them(names)})"

@@ -134,6 +134,12 @@ class SubjectRun:
             return self._outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.of_a_shape))
         return None
 
+    @property
+    def seconds_compiling(self) -> float:
+        """What a compiler has taken so far, by the clock."""
+        incidents = incidents_of(self.subject)
+        return incidents.times.compiling if incidents else 0.0
+
     def with_incidents(self, outcome: Outcome) -> Outcome:
         """The outcome; what went wrong outside of trials fails the first clause that has to hold and did."""
         incidents = incidents_of(self.subject)

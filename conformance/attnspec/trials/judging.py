@@ -31,7 +31,7 @@ from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClai
 UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
           "first rows of a longer run are compared by `agree_on_prefix`.")
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
-NONE_SURE = "no entry that the clause is about is in them, or rounding or overflow may change its value by any amount"
+NONE_SURE = "what the clause is about did not come up, or rounding or overflow may change that by any amount"
 """Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
 
 
@@ -105,9 +105,9 @@ class Tally:
     def why_no_claim(self) -> str:
         """Why nothing was claimed, where nothing was."""
         outside = f"; {next(iter(self.outside))}" if self.outside else ""
-        if len(self.silent) == 1 and not self.outside:
-            return f"none of the {self.no_claims} cases could be judged, since {next(iter(self.silent))}"
-        return f"none of the {self.no_claims} cases could be judged, since {NONE_SURE}{outside}"
+        cases = "its only case shows" if self.no_claims == 1 else f"its {self.no_claims} cases show"
+        why = next(iter(self.silent)) if len(self.silent) == 1 and not self.outside else f"{NONE_SURE}{outside}"
+        return f"{cases} nothing either way, since {why}"
 
     @property
     def failing(self) -> Recipe | None:
