@@ -226,7 +226,7 @@ def test_a_fault_is_the_nearer_the_more_a_clause_is_about_it(
 def test_of_causes_that_tie_the_one_that_the_clause_is_about_is_named_first() -> None:
     subject = subject_of(hiding_queries, frozenset({"mask"}), dtypes=(DType.FLOAT32,), limits=Limits(mask_axes="BS"),
                          conventions={"hidden_row": "uniform"})
-    suspects = tuple(CATALOGUE[name] for name in ("mask_hides_queries", "mask_transposed"))
+    suspects = tuple(CATALOGUE[name] for name in ("mask_transposed", "mask_hides_queries"))
     examiner = Examiner(witnesses=Witnesses(Matrix(checks, lambda: REFUTATIONS)))
     of_padding = "B1,H1,Hkv1,T2,S2,D1,Dv1;mask=padding;families={};with=mask;seed=6364936"
     named = {clause: [each.fault for each in examiner.diagnose(
