@@ -123,6 +123,13 @@ def test_what_applies_is_the_whole_of_which_a_share_is_held() -> None:
     assert told(undecided("a.b", "gone", Verdict.NOT_RUN), code=2)[1] == "mine:attend: 1 not run"
 
 
+def test_the_fault_that_a_bug_is_named_after_is_the_first_that_is_told() -> None:
+    both = like("mask_shifted", "causal_off_by_one")
+    lines = told(failed("a.a", both), failed("a.b"), failed("a.c"))
+    assert next(line for line in lines if line.startswith("  like: ")).startswith("  like: causal_off_by_one (")
+    assert "        or mask_shifted" in lines
+
+
 def test_the_verdict_is_green_or_red_or_yellow() -> None:
     for outcome, code, colour in ((held(), 0, 32), (failed(), 1, 31), (undecided("a.b", "", Verdict.NOT_RUN), 2, 33)):
         lines = told(outcome, code=code, is_coloured=True)
