@@ -82,6 +82,7 @@ def told(record: RunRecord) -> dict[tuple[str, int], tuple[object, ...]]:
             for block in record.blocks}
 
 
+@pytest.mark.nightly
 def test_a_campaign_ends_at_enough_cases_and_says_how_close_rows_came(whole: tuple[Path, str]) -> None:
     lines = whole[1].splitlines()
     assert lines[0] == "0 of 40 cases, 0 violations"
@@ -109,6 +110,7 @@ def test_a_campaign_that_goes_on_comes_to_what_one_in_one_go_comes_to(
     assert (kinds.count("run_started"), kinds.count("run_finished")) == (1, 1)
 
 
+@pytest.mark.nightly
 def test_a_complete_campaign_is_told_again_and_its_record_left_alone(campaign: Cli, kept: Path) -> None:
     before = kept.read_bytes()
     code, out, _ = campaign(*SOUND_ONES, "--cases", "40")
@@ -130,6 +132,7 @@ class Interrupter:
         pass
 
 
+@pytest.mark.nightly
 def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
         campaign: Cli, whole: tuple[Path, str], tmp_path: Path) -> None:
     path = tmp_path / "kept.jsonl"
@@ -147,6 +150,7 @@ def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
     assert told(read_record(path)) == told(read_record(whole[0]))
 
 
+@pytest.mark.nightly
 def test_a_line_that_was_cut_off_makes_room_for_what_follows(kept: Path) -> None:
     whole = read_record(kept)
     with kept.open("a", encoding="utf-8") as file:
@@ -166,7 +170,7 @@ def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd:
     assert f"{CLAUSE} " in capfd.readouterr().out
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "before", "told_as"), [
     ("spec_digest", "0123456789abcdef", "the spec 01234567"), ("seed", 7, "the seed 7")])
 def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
@@ -179,7 +183,7 @@ def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
     assert kept.read_bytes() == held
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["code", "recipes", "torch", "numpy"])
 def test_other_code_blocks_or_libraries_do_not_add_up_to_one_campaign(campaign: Cli, kept: Path, name: str) -> None:
     with_header(kept, lambda header: header["environment"].update({name: "another"}))  # type: ignore[attr-defined]
@@ -188,6 +192,7 @@ def test_other_code_blocks_or_libraries_do_not_add_up_to_one_campaign(campaign: 
     assert f"was started with {name} another; now it is " in err
 
 
+@pytest.mark.nightly
 def test_the_record_of_another_run_is_left_alone(campaign: Cli, kept: Path) -> None:
     lines = kept.read_text(encoding="utf-8").splitlines()
     outcome = Outcome("sound/naive", CLAUSE, DType.FLOAT32, Level.MUST, Verdict.HELD)

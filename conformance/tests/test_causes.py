@@ -219,7 +219,7 @@ PAST = frozenset({"causal", "past_key", "past_value"})
      ("segments_at_most", "segments_ignored"))])
 def test_a_fault_is_the_nearer_the_more_a_clause_is_about_it(
         clause: str, given: frozenset[str], order: tuple[str, ...]) -> None:
-    far = [WITNESSES.matrix.remoteness(CATALOGUE[name], checks()[clause], given) for name in order]
+    far = [WITNESSES.matrix.measure_remoteness(CATALOGUE[name], checks()[clause], given) for name in order]
     assert far == sorted(set(far))
 
 

@@ -174,7 +174,7 @@ SOURCES = ("power/quick.jsonl", "power/campaign.jsonl", "time_machine/tm-jax-323
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [pytest.param(SOURCES[0], marks=pytest.mark.nightly), *SOURCES[1:]])
 def test_a_record_with_a_field_changed_is_shown_or_refused(here: Path, source: str) -> None:
     chance, whole = random.Random(source), folder("reports") / source
     written = gzip.decompress(whole.read_bytes()) if source.endswith("gz") else whole.read_bytes()

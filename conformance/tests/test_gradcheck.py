@@ -39,7 +39,7 @@ def test_gradcheck_has_its_tolerances_and_asks_twice(
     assert gradcheck.fails_gradcheck(changed(change), first) is wrong
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "name"), [
     ("sound", "backward_eager"), ("sound", "backward_recomputed"), ("fault", "grad_key_one_thousandth"),
     ("fault", "grad_query_one_percent"), ("fault", "grad_causal_dropped"), ("fault", "grad_bias_dropped")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -33,7 +34,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "core/keywords.py": "its definition",
         "numerics/reference.py": "its formula",
         "numerics/bound.py": "its term in the bound",
-        "numerics/typical.py": "its term in the law of roundings",
+        "numerics/expectation.py": "its term in the law of roundings",
         "numerics/roundings.py": "what both terms share",
         "questions/visibility.py": "its read-outs",
         "vocabulary/transforms/keywords.py": "its words",
@@ -94,9 +95,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
         "faults/grad_output.py": "backward passes that lose it",
-        "faults/gradient_threads.py": "real mistakes with it",
         "faults/decoding_mistakes.py": "a decoder that has one for all entries",
-        "kernels/called.py": "the arrays of a benchmark that it becomes",
+        "kernels/flashinfer.py": "the arrays of a benchmark that it becomes",
     },
     "query_lengths": {
         "core/feature_coverage.py": "a single query has no shorter length",
@@ -160,7 +160,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dense.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
-        "kernels/called.py": "an output of a benchmark's kernels",
+        "kernels/flashinfer.py": "an output of a benchmark's kernels",
     },
     "past_key": {
         "vocabulary/transforms/contents.py": "past content that is replaced",
@@ -237,7 +237,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/transforms/pages.py": "its words",
         "faults/fault.py": "the stage of its faults",
         "faults/block_table.py": "its faults",
-        "kernels/called.py": "the arrays of a benchmark that it becomes",
+        "kernels/flashinfer.py": "the arrays of a benchmark that it becomes",
         "scaffold/meaning.py": "how many keys an adapter that `attnspec init` writes has room for",
     },
     "grad_output": {
@@ -252,8 +252,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/fault.py": "the stage of its faults",
         "faults/grad_output.py": "its faults",
         "faults/grad_state.py": "faults that remember or overwrite",
-        "faults/layer_backward.py": "a layer's backward pass",
-        "faults/grad_params.py": "the stage of faults in gradients of parameters",
+        "faults/grad_params.py": "a layer's backward pass, and faults in gradients of its parameters",
         "vocabulary/gradients.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
         "faults/made.py": "the stage of compiled and recomputed ones",
@@ -274,8 +273,13 @@ NAMED: Mapping[str, Mapping[str, str]] = {
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
 
 
-def spoken(source: str) -> Iterator[str]:
+@functools.cache
+def spoken(source: str) -> frozenset[str]:
     """Every identifier, attribute, argument, module and text; docstrings are left out."""
+    return frozenset(_spoken(source))
+
+
+def _spoken(source: str) -> Iterator[str]:
     tree = ast.parse(source)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

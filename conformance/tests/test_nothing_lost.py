@@ -211,6 +211,7 @@ def test_of_many_that_open_one_new_record_at_once_one_has_it(here: Path) -> None
     read_record(here / "run.jsonl")
 
 
+@pytest.mark.nightly
 def test_commands_that_begin_at_one_moment_keep_a_record_each(mine: Path) -> None:
     words = [sys.executable, "-m", "attnspec", *CHECK]
     runs = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(3)]

@@ -26,7 +26,7 @@ def command(*words: str, optimise: str = "2") -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", ["--help", *(f"{name} --help" for name in ("check", "report")), "schema",
                                    "schema --record", "list words", "explain causal.no_lookahead"])
 def test_what_is_told_is_the_same(here: Path, words: str) -> None:  # noqa: ARG001
@@ -70,6 +70,7 @@ def test_every_command_has_help() -> None:
     assert [name for name in COMMANDS if not lines.get(name)] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("root", [PACKAGE, folder("implementations")], ids=["attnspec", "implementations"])
 def test_no_assertion_does_anything(root: Path) -> None:
     for file in root.rglob("*.py"):

@@ -37,7 +37,7 @@ def _a_tenth_of_the_work() -> Iterator[None]:
         yield
 
 
-@pytest.mark.family(1, each="rule")
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
 def test_a_rule_accepts_the_textbook_on_all_of_its_own_cases(rule: Rule, dtype: DType) -> None:
     verdicts = said(rule, NAIVE, dtype)
@@ -57,7 +57,7 @@ def test_a_rule_convicts_a_layer_that_averages_over_queries(rule: Rule) -> None:
     assert any(rule.judge(own_subject("fault/layer_softmax_over_queries"), rule.dtypes[-1], 0))
 
 
-@pytest.mark.family(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
 def test_a_rule_says_the_same_twice_and_draws_anew_with_another_seed(rule: Rule) -> None:
     dtype = rule.dtypes[0]

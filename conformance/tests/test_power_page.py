@@ -299,6 +299,7 @@ def test_verdicts_alone_are_no_picture(tmp_path: Path) -> None:
         write_picture(record_of(), tmp_path / "power.svg")
 
 
+@pytest.mark.nightly
 def test_a_page_of_power_stays_small() -> None:
     rules = [said(f"rule{number}", 3) for number in range(9)]
     puts = [SubjectPut(f"fault/a_fault_number_{number}", dtype, seed, True, f"stage{number % 18}", "",

@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("small_archives")
 
 LAW = load_spec()
 MATRIX = read_refutations(LAW)
-SAMPLE = 30
+SAMPLE = 15
 FEW = 4
 """Pairs of a fault and a dtype that the first cases at effort quick may miss at the seed of the matrix. Three are of
 `pages_tail_of_32_lost`, which shows on later cases of the covering array of its clause.

@@ -117,6 +117,7 @@ def test_it_is_convicted_beyond_the_least_sizes_too(family: FaultFamily) -> None
     assert judged(fault, beyond(fault)).failure is not None, f"{fault.reach}: {beyond(fault)}"
 
 
+@pytest.mark.family(124)
 @each_drawn
 def test_next_to_where_it_bites_it_answers_bit_for_bit_as_sound_stages(fault: Fault) -> None:
     beside = list(plant(fault).beside())
@@ -127,6 +128,7 @@ def test_next_to_where_it_bites_it_answers_bit_for_bit_as_sound_stages(fault: Fa
         np.testing.assert_array_equal(wrong, right, err_msg=str(axes))
 
 
+@pytest.mark.family(30)
 @pytest.mark.parametrize("fault", [fault for fault in DRAWN if plant(fault).keywords], ids=lambda fault: fault.name)
 def test_without_its_keywords_it_answers_bit_for_bit_as_sound_stages(fault: Fault) -> None:
     problem = make_problem(recipe(plant(fault).least(), frozenset()), DType.FLOAT32)
@@ -148,6 +150,7 @@ def test_there_are_many_kinds_and_many_of_them_need_two_things() -> None:
         "B", "H", "Hkv", "G", "T", "S", "D", "Dv", "B·H"}
 
 
+@pytest.mark.family(30)
 @each_family
 def test_a_seed_draws_sizes_that_effort_default_can_meet(family: FaultFamily) -> None:
     for seed in MANY:
@@ -238,6 +241,7 @@ def test_the_clauses_of_a_family_exist_and_take_its_keywords(family: FaultFamily
     assert [name for name in family.clauses if checks()[name].lacking(subject)] == []
 
 
+@pytest.mark.nightly
 def test_a_replay_line_of_a_drawn_fault_is_convicted_again(cli: Cli) -> None:
     case = recipe(FAMILIES[ONE].drawn(7).least(), frozenset()).text
     code, out, _ = cli("replay", f"{FAULT}{ONE}@7 attention.definition float32 {case}")

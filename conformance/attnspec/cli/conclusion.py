@@ -74,7 +74,7 @@ def so_far(digest: Digest) -> str:
     """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
-    cause = _cause(digest, likely(digest.failures))
+    cause = _tell_cause(digest, likely(digest.failures))
     return f"{plural(len(digest.failures), 'failure')} so far{f'. {cause}' if cause else ''}"
 
 
@@ -83,13 +83,13 @@ def failure_line(digest: Digest, outcome: Outcome) -> str:
     later failure may show that it begins at smaller ones.
     """
     found = likely([outcome])
-    told = _cause(digest, replace(found, cause=replace(found.cause, where="")) if found and found.cause else None)
+    told = _tell_cause(digest, replace(found, cause=replace(found.cause, where="")) if found and found.cause else None)
     cause = f" {told}." if told else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
     return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
 
 
-def _cause(digest: Digest, found: Explained | None) -> str:
+def _tell_cause(digest: Digest, found: Explained | None) -> str:
     """`Likely: the mask is ignored`, `It fails at S = 5` where nobody looked for more; empty where nothing is known."""
     if found is None or found.cause is None:
         return ""

@@ -89,8 +89,8 @@ def _them(several: Sequence[object]) -> str:
 
 
 def told(digest: Digest, finding: FailedClause, cause: LikelyCause | None = None) -> Iterator[str]:
-    """In full: in red what gates, in yellow with its level what does not. cause: of the bug, whose fault comes first."""
-    first, clause = _led_by(finding.shown, cause), digest.clause(finding.clause)
+    """In full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault comes first."""
+    first, clause = _lead_with_fault(finding.shown, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
     happened = (OTHER_CONVENTION if is_other_convention(first) else RECOMMENDED) if is_advice else ""
@@ -102,7 +102,7 @@ def told(digest: Digest, finding: FailedClause, cause: LikelyCause | None = None
     yield from rest.split("\n")
 
 
-def _led_by(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
+def _lead_with_fault(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
     """The same with the cause's fault before the others that explain it as well."""
     if outcome.evidence is None or cause is None:
         return outcome

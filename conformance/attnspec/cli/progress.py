@@ -49,7 +49,7 @@ def bad_news(digest: Digest, outcome: Outcome) -> str:
     return f"{outcome.subject} cannot be judged: {outcome.reason}" if is_lost and is_first else ""
 
 
-def compiling(event: SubjectCompiles) -> str:
+def tell_compiling(event: SubjectCompiles) -> str:
     """Where the time goes, for whoever wonders."""
     return (f"{event.subject} is being compiled for each new shape: that has taken {event.seconds:.0f} s so far "
             "(--effort glance tries fewer shapes).")
@@ -82,7 +82,7 @@ class Plain:
                 self._tell_of_first(outcome)
                 self._finished(outcome.subject)
             case SubjectCompiles():
-                click.echo(compiling(event), file=self._stream)
+                click.echo(tell_compiling(event), file=self._stream)
             case SubjectProbed():
                 self._finished(event.subject)
             case _:
@@ -154,7 +154,7 @@ class Live:
             click.echo(opening(event), file=self._stream)
         if isinstance(event, SubjectCompiles):
             self._clear()
-            click.echo(compiling(event), file=self._stream)
+            click.echo(tell_compiling(event), file=self._stream)
         if isinstance(event, SubjectKnown) and (lines := list(declared_sizes(event, self._digest.header))):
             self._clear()
             click.echo("\n".join(lines), file=self._stream)

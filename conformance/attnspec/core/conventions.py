@@ -39,7 +39,7 @@ def unfound(name: str, subject: str) -> str:
             f"(or {others}); then the subject is judged by what it declares")
 
 
-def does_by(name: str, answer: str) -> str:
+def describe_answer(name: str, answer: str) -> str:
     """What a function does that gives an answer: `a row that sees no key gets the mean of all values ('uniform')`."""
     told = CONVENTIONS[name.partition(".")[0]].does.get(answer)
     return f"{told} ({answer!r})" if told else f"{name} is {answer!r}"

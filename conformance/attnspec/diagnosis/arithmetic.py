@@ -72,7 +72,7 @@ class ArithmeticExplainer:
             self._met.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
             return None
-        if of_backward := self._of_backward(trial, failing, met, claimed):
+        if of_backward := self._explain_backward(trial, failing, met, claimed):
             return of_backward
         every = list(self._wider(trial.evaluator))
         classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
@@ -86,7 +86,7 @@ class ArithmeticExplainer:
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return self._as_consequence(trial, failing, every) or self._as_marked(trial, failing, claimed, every)
 
-    def _of_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe], claimed: int) -> Explanation | None:
+    def _explain_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe], claimed: int) -> Explanation | None:
         """The least that a backward pass has to round besides for the clause to hold, and with it all that compare
         gradients with the definition.
         """
@@ -99,7 +99,7 @@ class ArithmeticExplainer:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
             if (_allows_met(under, failing, met, claimed) and self._allows_gradients(wider, evaluator)
                     and under.hold().failure is None):
-                return None if _fails_in_float32(trial, failing) else _declaring(
+                return None if _fails_in_float32(trial, failing) else _explain_by_words(
                     subject, "backward_precision", dtype, replace(wider, words=words))
         return None
 
@@ -254,10 +254,10 @@ def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None
 
 
 def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
-    return _declaring(subject, "precision", dtype, replace(wider, words=_words(subject, dtype, wider)))
+    return _explain_by_words(subject, "precision", dtype, replace(wider, words=_words(subject, dtype, wider)))
 
 
-def _declaring(subject: Subject, key: str, dtype: DType, wider: Wider) -> Explanation:
+def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: Wider) -> Explanation:
     """The class as what explains a failure, with the line that declares all its words under a key."""
     precision = _with_own(subject, key, {dtype.value: wider.words})
     return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, key, precision),

@@ -114,29 +114,29 @@ def _with_hidden_rows(function: Callable[..., Returned], conventions: Mapping[st
     return attend
 
 
-def _uniform_where_empty(logits: Array, work: PreparedCall) -> Array:
+def _level_empty_rows(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are 0, unless there are sinks."""
-    return _where_empty(sound.hide(logits, work), work, 0.0)
+    return _fill_empty_rows(sound.hide(logits, work), work, 0.0)
 
 
-def _nan_where_empty(logits: Array, work: PreparedCall) -> Array:
+def _spoil_empty_rows(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are NaN, unless there are sinks."""
-    return _where_empty(sound.hide(logits, work), work, np.nan)
+    return _fill_empty_rows(sound.hide(logits, work), work, np.nan)
 
 
 def _lse_of_seen(joined: Array, work: PreparedCall) -> Array:
     """The log-sum-exps (B,H,T) of logits and sinks (B,H,T,S+·), -inf where there are none."""
-    return log_sum_exp(_where_empty(joined, work, -np.inf))
+    return log_sum_exp(_fill_empty_rows(joined, work, -np.inf))
 
 
-def _where_empty(logits: Array, work: PreparedCall, value: float) -> Array:
+def _fill_empty_rows(logits: Array, work: PreparedCall, value: float) -> Array:
     """Logits (B,H,T,·) with another value in rows without a visible key, unless there are sinks."""
     is_empty = ~work.visible.any(axis=-1, keepdims=True) & (work.sinks is None)
     return np.where(is_empty, value, logits).astype(logits.dtype)
 
 
 _HIDDEN: Mapping[str, Callable[[Array, PreparedCall], Array]] = {
-    "uniform": _uniform_where_empty, "nan": _nan_where_empty}
+    "uniform": _level_empty_rows, "nan": _spoil_empty_rows}
 """By the answer to `hidden_row` that is another than a fault's own, how keys are hidden."""
 
 

@@ -118,7 +118,7 @@ class Examiner:
 
     def _named_before(self, case: FailingCase) -> tuple[FaultMatch, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
-        return self._in_order([each for each in self._known.values()
+        return self._sort_matches([each for each in self._known.values()
                                if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault)
                                and not self._is_too_wide(each.fault, case)], case)
 
@@ -186,9 +186,9 @@ class Examiner:
         best = {each.fault.name: each for each in tried if each.missed == least
                 and 2 * each.agreed > each.tried and not self._is_too_wide(each.fault, case)}
         left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._anew(case.trial))
-        return self._in_order([replace(best[name], unbroken=unbroken) for name, unbroken in left.items()], case)[:NAMED]
+        return self._sort_matches([replace(best[name], unbroken=unbroken) for name, unbroken in left.items()], case)[:NAMED]
 
-    def _in_order(self, matches: Sequence[FaultMatch], case: FailingCase) -> tuple[FaultMatch, ...]:
+    def _sort_matches(self, matches: Sequence[FaultMatch], case: FailingCase) -> tuple[FaultMatch, ...]:
         """The likeliest first: what breaks all that the subject violates, agrees most often, is of the subject's kind,
         and is nearest to what the failing clause is about.
         """
@@ -196,7 +196,7 @@ class Examiner:
         forced = frozenset({"causal"} if declared.limits.causal_only else ())  # in every case, needed or not
         return tuple(sorted(matches, key=lambda each: (
             each.unbroken, -each.agreed, each.fault.kind is not declared.kind,
-            matrix.remoteness(each.fault, case.trial.check, case.recipe.features - forced))))
+            matrix.measure_remoteness(each.fault, case.trial.check, case.recipe.features - forced))))
 
     def _is_too_wide(self, fault: Fault, case: FailingCase) -> bool:
         """Whether it fails at sizes at which the subject holds, be it under another clause: then it is another."""

@@ -56,7 +56,7 @@ class Matrix:
             self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
         return self._needs[name]
 
-    def remoteness(self, fault: Fault, check: Check, given: frozenset[str]) -> tuple[int, int]:
+    def measure_remoteness(self, fault: Fault, check: Check, given: frozenset[str]) -> tuple[int, int]:
         """How far a fault is from what a clause is about that fails with these keywords given.
 
         First comes what the clause names as an example, then what it convicts: but a clause that puts every keyword

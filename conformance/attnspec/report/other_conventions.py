@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from attnspec.core.conventions import does_by
+from attnspec.core.conventions import describe_answer
 from attnspec.record.outcome import Outcome, SubjectCard
 
 _ANSWER = re.compile(r"(?P<name>[\w.]+) is '(?P<answer>\w+)'")
@@ -32,4 +32,4 @@ def other_conventions(outcomes: Iterable[Outcome], card: SubjectCard | None) -> 
              if outcome.evidence and is_other_convention(outcome))
     others = {(each["name"], each["answer"]) for each in found if each}
     probed = card.probed.items() if card else ()
-    return tuple(does_by(*each) for each in sorted(others | {each for each in probed if each[1] == UNSPECIFIED}))
+    return tuple(describe_answer(*each) for each in sorted(others | {each for each in probed if each[1] == UNSPECIFIED}))

@@ -66,10 +66,11 @@ class Bench:
         """The interpreter of its environment, which is made if it is not there. Raises NotInstalled."""
         if end.not_tested:
             raise NotInstalled(end.not_tested)
-        below = self._made(f"upon-{zlib.crc32(f'{end.python} {end.upon}'.encode()):08x}", end.python, end.upon)
-        return str(self._made(_name(library, end), end.python, end.install, below) / "bin" / "python")
+        name = f"upon-{zlib.crc32(f'{end.python} {end.upon}'.encode()):08x}"
+        below = self._make_environment(name, end.python, end.upon)
+        return str(self._make_environment(_name(library, end), end.python, end.install, below) / "bin" / "python")
 
-    def _made(self, name: str, python: str, install: str, below: Path | None = None) -> Path:
+    def _make_environment(self, name: str, python: str, install: str, below: Path | None = None) -> Path:
         """An environment in which this is installed; what is installed `below` it is seen there, and not copied."""
         there = self.folder.absolute() / name
         done, text = there / _DONE, f"{python}\n{install}\n{below or ''}\n"

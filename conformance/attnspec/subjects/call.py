@@ -165,7 +165,7 @@ class Call:
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
-        keywords = {name: _given(value, kept) for name, value in self.keywords.items()}
+        keywords = {name: _keyword_value(value, kept) for name, value in self.keywords.items()}
         inputs = [kept[id(each)] for each in self.arrays.values()]
         return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows, self.wrt, self.is_backward,
                          self.form)
@@ -180,12 +180,12 @@ def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
             yield from _flat(value, f"{prefix}{name}.")
 
 
-def _given(value: object, kept: Mapping[int, Entries]) -> object:
+def _keyword_value(value: object, kept: Mapping[int, Entries]) -> object:
     """A keyword's value with entries in the place of arrays of any shape."""
     if isinstance(value, np.ndarray):
         return kept[id(value)]
     if isinstance(value, Mapping):
-        return {name: _given(inner, kept) for name, inner in value.items()}
+        return {name: _keyword_value(inner, kept) for name, inner in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -240,7 +240,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.told["name"] == NOT_MADE:
             raise FormNotMade(portable(str(ended.told["named"])))
-        raise UnusableAnswer(_unusable(ended.told, call), _no_array(ended.told, call))
+        raise UnusableAnswer(_unusable(ended.told, call), _name_no_array(ended.told, call))
     named = call.named
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
@@ -300,7 +300,7 @@ def _unusable(told: Mapping[str, Any], call: Call) -> str:
     return f"The subject returned {told['named']} {expected}{reading}."
 
 
-def _no_array(told: Mapping[str, Any], call: Call) -> str:
+def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
     """What came back where the output, of any shape, is due, if it is no array. A host need not say whether it is."""
     is_none = told["name"] not in {"the pair", "the mapping", "the cache"} and told.get("is_array") is False
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""

@@ -27,7 +27,6 @@ from attnspec.problems.domain import GENERIC_KINDS
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load, registered
@@ -36,6 +35,7 @@ from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, lawful
+from attnspec.trials.searching import from_menu
 from attnspec.trials.trial import OPENINGS, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings
