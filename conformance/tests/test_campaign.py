@@ -13,14 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import attnspec
+import evaluation.cli
 import pytest
 from attnspec.cli import main
-from attnspec.cli.campaign import alarms, table, verdict
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
-from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
-from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
-from attnspec.evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
@@ -28,7 +25,7 @@ from attnspec.problems.demand import logits
 from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished
-from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of, upper_edge
+from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, reopen
@@ -37,6 +34,11 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.registry import registered
 from attnspec.trials.evaluator import heeded
+from evaluation.cli.campaign import alarms, table, verdict
+from evaluation.false_alarms.bins import ACCUSING, bin_of, upper_edge
+from evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
+from evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
+from evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from helpers.commands import Cli
 from helpers.law import checks
 from helpers.places import SMALL_SPEC
@@ -47,9 +49,9 @@ SOUND_ONES = ("--target", "sound/naive", "--target", "numpy/attention")
 
 
 @pytest.fixture
-def campaign(cli: Cli) -> Cli:
-    """`attnspec campaign` in an empty folder, in blocks of ten cases of the small law."""
-    return functools.partial(cli, *COMMAND)
+def campaign(evaluation_cli: Cli) -> Cli:
+    """`python -m evaluation campaign` in an empty folder, in blocks of ten cases of the small law."""
+    return functools.partial(evaluation_cli, *COMMAND)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A campaign of 40 cases in one go: its record, and what the command printed."""
     folder, said = tmp_path_factory.mktemp("whole"), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(said):
-        assert main([*COMMAND, *SOUND_ONES, "--cases", "40"]) == 0
+        assert evaluation.cli.main([*COMMAND, *SOUND_ONES, "--cases", "40"]) == 0
     return folder / "kept.jsonl", said.getvalue()
 
 

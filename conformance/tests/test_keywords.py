@@ -26,8 +26,8 @@ LISTS = frozenset({"diagnosis/calls.py", "diagnosis/variables.py"})
 keyword, and are no place to look for one.
 """
 
-FOLDERS = ("faults/sizes/", "evaluation/baselines/")
-"""Families of faults, and what other suites try: data, each folder counted once."""
+FOLDERS = ("faults/sizes/",)
+"""Families of faults: data, the folder counted once."""
 
 NAMED: Mapping[str, Mapping[str, str]] = {
     "softcap": {
@@ -47,8 +47,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/operands.py": "what blocks of it need",
         "faults/sizes/": "families of faults that need it",
-        "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
-        "numerics/gradient_truth.py": "its derivative",
+                "numerics/gradient_truth.py": "its derivative",
         "numerics/gradient_errors.py": "the term of its derivative",
         "faults/backward.py": "its stage in the backward pass",
         "faults/grad_output.py": "backward passes that lose it",
@@ -70,8 +69,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/operands.py": "which keys are in it",
         "faults/sizes/": "families of faults that need it",
-        "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
-        "faults/grad_output.py": "backward passes that lose it",
+                "faults/grad_output.py": "backward passes that lose it",
         "faults/cache.py": "decoders whose window or ring is wrong",
         "faults/decoding_mistakes.py": "the rings of these",
         "faults/sound_decoder.py": "a ring that is as long as it",
@@ -212,7 +210,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/packed.py": "of each sequence its own",
         "faults/sound_packed.py": "packed sequences with them",
         "faults/backward.py": "its stage in the backward pass",
-        "evaluation/baselines/": "test suites that have them",
     },
     "query_segments": {
         "core/keywords.py": "its field",
@@ -256,7 +253,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/gradients.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
         "faults/made.py": "the stage of compiled and recomputed ones",
-        "evaluation/baselines/": "test suites that compare gradients",
     },
     "dropout_rate": {
         "core/keywords.py": "its field",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import evaluation.report.page
 import pytest
 from attnspec.core.nouns import DType, Level, Panel, Verdict
 from attnspec.record.clause_text import ClauseText, QuotedSource
@@ -221,7 +222,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks = [BlockJudged(f"lib/subject_{n}", dtype, 0, 9, 9, 0, 0, (3,) * BINS) for n in range(3) for dtype in DType]
     path = tmp_path_factory.mktemp("measured") / "page.html"
     whole = made_up_run()
-    write_page([replace(whole, outcomes=(), puts=tuple(faults), blocks=tuple(blocks))], path)
+    evaluation.report.page.write_page([replace(whole, outcomes=(), puts=tuple(faults), blocks=tuple(blocks))], path)
     return path
 
 

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
-from attnspec.evaluation.baselines import rules
-from attnspec.evaluation.baselines.false_alarms import false_alarm_share
-from attnspec.evaluation.baselines.grids import HALVES, THREE
-from attnspec.evaluation.baselines.inputs import SHAPES, Suite
-from attnspec.evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
-from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
-from attnspec.evaluation.baselines.rules import RULES, Rule
 from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.subject import Subject
+from evaluation.baselines import rules
+from evaluation.baselines.false_alarms import false_alarm_share
+from evaluation.baselines.grids import HALVES, THREE
+from evaluation.baselines.inputs import SHAPES, Suite
+from evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
+from evaluation.baselines.references import Reference, ReferencedProblem
+from evaluation.baselines.rules import RULES, Rule
 from helpers.rules import part_of_the_work, said
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"

@@ -11,8 +11,6 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.engine import Engine
-from attnspec.evaluation.power.against import compared
-from attnspec.evaluation.power.jobs import PowerJobs, with_power
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, declaration_of, fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.planted import Axes, Planted, axes_of
@@ -29,6 +27,8 @@ from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
+from evaluation.power.against import compared
+from evaluation.power.jobs import PowerJobs, with_power
 from helpers.commands import Cli
 from helpers.law import checks
 
@@ -288,8 +288,8 @@ def test_power_is_held_against_the_same_seed_of_a_family() -> None:
     assert (found.gone, dict(found.new)) == ((), {})
 
 
-def test_the_matrix_is_not_about_families(cli: Cli) -> None:
-    code, _, err = cli("refutations", "--fault", "size_*")
+def test_the_matrix_is_not_about_families(evaluation_cli: Cli) -> None:
+    code, _, err = evaluation_cli("refutations", "--fault", "size_*")
     assert code == 2
     assert ("the sizes at which these faults show are drawn from a seed, so the matrix does not list them. "
-            "Test them with: attnspec power --fault NAME.") in err
+            "Test them with: python -m evaluation power --fault NAME.") in err

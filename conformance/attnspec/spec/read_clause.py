@@ -100,7 +100,7 @@ def _refuted_by(fields: Fields) -> tuple[str, ...]:
     names = fields.texts("refuted_by", ())
     if len(names) > MOST_FAULTS:
         raise fields.complain("refuted_by", f"names {len(names)} faults. Name the {MOST_FAULTS} that teach most; "
-                              "spec/refutations.json names all (attnspec refutations --write).")
+                              "spec/refutations.json names all.")
     return names
 
 
