@@ -86,7 +86,8 @@ class ArithmeticExplainer:
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return self._as_consequence(trial, failing, every) or self._as_marked(trial, failing, claimed, every)
 
-    def _explain_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe], claimed: int) -> Explanation | None:
+    def _explain_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe],
+                          claimed: int) -> Explanation | None:
         """The least that a backward pass has to round besides for the clause to hold, and with it all that compare
         gradients with the definition.
         """

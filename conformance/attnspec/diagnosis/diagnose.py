@@ -186,7 +186,8 @@ class Examiner:
         best = {each.fault.name: each for each in tried if each.missed == least
                 and 2 * each.agreed > each.tried and not self._is_too_wide(each.fault, case)}
         left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._anew(case.trial))
-        return self._sort_matches([replace(best[name], unbroken=unbroken) for name, unbroken in left.items()], case)[:NAMED]
+        matches = [replace(best[name], unbroken=unbroken) for name, unbroken in left.items()]
+        return self._sort_matches(matches, case)[:NAMED]
 
     def _sort_matches(self, matches: Sequence[FaultMatch], case: FailingCase) -> tuple[FaultMatch, ...]:
         """The likeliest first: what breaks all that the subject violates, agrees most often, is of the subject's kind,

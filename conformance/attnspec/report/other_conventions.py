@@ -31,5 +31,5 @@ def other_conventions(outcomes: Iterable[Outcome], card: SubjectCard | None) -> 
     found = (_ANSWER.match(outcome.evidence.sentence) for outcome in outcomes
              if outcome.evidence and is_other_convention(outcome))
     others = {(each["name"], each["answer"]) for each in found if each}
-    probed = card.probed.items() if card else ()
-    return tuple(describe_answer(*each) for each in sorted(others | {each for each in probed if each[1] == UNSPECIFIED}))
+    probed = {each for each in card.probed.items() if each[1] == UNSPECIFIED} if card else set()
+    return tuple(describe_answer(*each) for each in sorted(others | probed))
