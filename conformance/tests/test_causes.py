@@ -187,7 +187,7 @@ def test_it_is_counted_how_many_broken_clauses_a_suspect_leaves_whole() -> None:
     assert found == {names[0]: 1, names[1]: 0}
 
 
-def test_clauses_that_convict_other_suspects_are_asked_before_a_second_of_the_same() -> None:
+def test_clauses_that_convict_other_suspects_are_asked_first() -> None:
     one, other = "scale_none", "causal_off_by_one"
     convictions = {clause: {name: (DType.FLOAT32,)} for clause, name in (
         ("attention.definition", one), ("attention.worked_example", one), ("numerics.ties", one),
@@ -223,7 +223,7 @@ def test_a_fault_is_the_nearer_the_more_a_clause_is_about_it(
     assert far == sorted(set(far))
 
 
-def test_of_causes_that_tie_the_one_that_the_clause_is_about_is_named_first() -> None:
+def test_of_causes_that_tie_the_one_the_clause_is_about_is_first() -> None:
     subject = subject_of(hiding_queries, frozenset({"mask"}), dtypes=(DType.FLOAT32,), limits=Limits(mask_axes="BS"),
                          conventions={"hidden_row": "uniform"})
     suspects = tuple(CATALOGUE[name] for name in ("mask_transposed", "mask_hides_queries"))
@@ -236,7 +236,7 @@ def test_of_causes_that_tie_the_one_that_the_clause_is_about_is_named_first() ->
                      "attention.weights_definition": ["mask_hides_queries", "mask_transposed"]}
 
 
-def test_padding_of_the_queries_is_told_whatever_a_row_without_keys_answers() -> None:
+def test_padding_of_queries_is_told_whatever_an_empty_row_answers() -> None:
     subject = subject_of(hiding_queries, frozenset({"mask"}), dtypes=(DType.FLOAT32,), limits=Limits(mask_axes="BS"),
                          conventions={"hidden_row": "uniform"})
     case = Recipe.parse("B1,H1,Hkv1,T3,S3,D1,Dv1;mask=padding;families=integers;with=mask;seed=0")

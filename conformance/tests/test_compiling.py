@@ -200,7 +200,7 @@ def test_what_is_slow_at_new_shapes_alone_is_compiling(again: tuple[float, ...],
     assert times.compiling == pytest.approx(seconds)
 
 
-def test_calls_of_a_variant_or_with_another_flag_are_not_the_same_calls_again() -> None:
+def test_calls_of_a_variant_or_with_another_flag_are_other_calls() -> None:
     call = Call({"query": np.zeros((1, 1, 2, 4))}, {}, DType.FLOAT32, ())
     times = ShapeTimes()
     for whose, each in ((0, call), (1, call), (0, replace(call, keywords={"causal": True}))):

@@ -123,7 +123,7 @@ def test_what_applies_is_the_whole_of_which_a_share_is_held() -> None:
     assert told(undecided("a.b", "gone", Verdict.NOT_RUN), code=2)[1] == "mine:attend: 1 not run"
 
 
-def test_the_fault_that_a_bug_is_named_after_is_the_first_that_is_told() -> None:
+def test_the_fault_that_a_bug_is_named_after_is_told_first() -> None:
     both = like("mask_shifted", "causal_off_by_one")
     lines = told(failed("a.a", both), failed("a.b"), failed("a.c"))
     assert next(line for line in lines if line.startswith("  like: ")).startswith("  like: causal_off_by_one (")
@@ -260,7 +260,7 @@ def test_at_a_glance_sizes_are_what_is_seen_and_no_likely_cause() -> None:
     assert told(begun, unknown)[0] == "Does not conform. Likely: fails at S = 5 (explains 1 of 2)."
 
 
-def test_what_fails_in_float32_stands_before_what_fails_in_half_precision_alone() -> None:
+def test_what_fails_in_float32_stands_before_what_fails_in_half() -> None:
     place = replace(like(), begins="Fails at S = 5; holds at S = 4.")
     half = [failed(name, place, dtype=DType.FLOAT16) for name in ("a.definition", "a.b")]
     assert told(*half, failed("z.z"))[0] == f"Does not conform. {explains('1 of 3', '2 bugs, the first')}."
@@ -752,7 +752,7 @@ def test_a_pipe_hears_that_a_compiler_takes_the_time() -> None:
         "shapes)."]
 
 
-def test_a_failure_in_half_precision_waits_for_the_same_clause_at_a_wide_dtype() -> None:
+def test_a_failure_in_half_waits_for_its_clause_at_a_wide_dtype() -> None:
     half, wide = failed("a.0", dtype=DType.FLOAT16), failed("a.1")
     assert plain(half, wide) == [f"First failure: a.1 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}."]
     assert plain(half, held("a.0"))[0].startswith("First failure: a.0 (mine:attend, float16)")

@@ -387,7 +387,7 @@ SUMMED_STEP_BY_STEP = (
     ('"b_out": grad.sum(axis=(0, 1))', '"b_out": stored(grad_output)'), ("def outer(x, grad):\n", STORED))
 
 
-def test_sums_of_biases_in_a_half_dtype_are_offered_as_such_and_not_as_a_class_of_all(tmp_path: Path) -> None:
+def test_sums_of_biases_in_half_are_offered_as_such_alone(tmp_path: Path) -> None:
     check, subject = CHECKS["gradients.of_output_bias"], load(mine(tmp_path, *SUMMED_STEP_BY_STEP)).with_gradients
     trial = Trial(check, Evaluator(subject, DType.FLOAT16), Effort.QUICK, seed_of(0, check.domain), lambda _: None,
                   shrinks=False, cases=5)

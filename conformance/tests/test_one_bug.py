@@ -125,7 +125,7 @@ def test_gradients_of_what_a_keyword_spoils_are_the_same_bug(clause: str, withou
     assert bugs == 2 or (groups[0].cause and groups[0].cause.fault) == "mask_ignored"
 
 
-def test_among_equals_the_fault_that_explains_what_fewest_others_do_comes_first() -> None:
+def test_among_equals_what_explains_the_rarest_case_comes_first() -> None:
     told = (("ignored", "dropped", "at_most"), ("ignored", "dropped"), ("at_most",))
     every = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(SEEN, like=tuple(
         Likeness(fault, "query_segments", "A story.", "", 1, 1) for fault in faults)))

@@ -240,6 +240,6 @@ def test_no_file_beside_the_suite_makes_a_source_of_jobs(request: pytest.Fixture
     assert object.__new__(Guard).pytest_collect_file(Path(__file__), request.session) is None
 
 
-def test_whoever_waits_for_a_compiler_is_told_once_after_a_minute(run: Run) -> None:
+def test_who_waits_for_a_compiler_is_told_once_after_a_minute(run: Run) -> None:
     _, events = run("held", "vague", targets=("compiles", "stub"))
     assert [each for each in events if isinstance(each, SubjectCompiles)] == [SubjectCompiles("compiles", 75.0)]
