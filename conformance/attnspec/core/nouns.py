@@ -23,6 +23,9 @@ class DType(enum.Enum):
     BFLOAT16 = "bfloat16"
 
 
+HALF_DTYPES = frozenset({DType.FLOAT16, DType.BFLOAT16})
+"""Those of 16 bits."""
+
 OTHER_DTYPE_NAMES: Mapping[str, str] = {
     "double": "float64", "fp64": "float64", "f64": "float64",
     "float": "float32", "single": "float32", "fp32": "float32", "f32": "float32",
