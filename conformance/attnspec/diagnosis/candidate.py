@@ -21,6 +21,7 @@ from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
 from attnspec.faults.log_sum import log_sum_exp
+from attnspec.faults.serving import find_empty_rows
 from attnspec.faults.sound_decoder import concatenating
 from attnspec.faults.sound_packed import by_sequence
 from attnspec.faults.sound_pages import side_by_side
@@ -131,8 +132,7 @@ def _lse_of_seen(joined: Array, work: PreparedCall) -> Array:
 
 def _fill_empty_rows(logits: Array, work: PreparedCall, value: float) -> Array:
     """Logits (B,H,T,·) with another value in rows without a visible key, unless there are sinks."""
-    is_empty = ~work.visible.any(axis=-1, keepdims=True) & (work.sinks is None)
-    return np.where(is_empty, value, logits).astype(logits.dtype)
+    return np.where(find_empty_rows(work), value, logits).astype(logits.dtype)
 
 
 _HIDDEN: Mapping[str, Callable[[Array, PreparedCall], Array]] = {
