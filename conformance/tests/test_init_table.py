@@ -44,7 +44,7 @@ def test_a_conviction_counts_only_if_its_cause_is_named_and_nothing_is_lost() ->
     named = Tried(ROWS[0].target, "wrong", "violated, cause named", 1, 2, "check x", causes=("like: a | b",))
     assert named.is_right
     for other in ({"verdict": "violated, no cause"}, {"lost": ("mask",)}, {"half": "right"}):
-        assert not replace(named, **other).is_right  # type: ignore[arg-type]  # each value is its field's
+        assert not replace(named, **other).is_right
     lines = list(table_of({(named.target, "wrong"): named}))
     assert lines[1] == "- wrong: 1 of 1 verdicts are right; 1 violated, cause named"
     assert "like: a \\| b" in lines[-1]
