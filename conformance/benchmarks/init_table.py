@@ -8,6 +8,7 @@
 The targets stand in `layers_by_hand/`, each right, and with one plain mistake (`layers_by_hand/rows.py`). Each is put
 into a folder of its own, and judged as a user would: nothing is said but what `init` and `check` say. The verdict of a
 right one is right if it conforms; that of a wrong one if it is violated and a named cause says what the mistake is.
+A right one of which something was never tried, as the first line says, is judged in part.
 A parameter that is neither in the adapter's call nor named by `init` is lost silently.
 """
 
@@ -38,13 +39,15 @@ LIMIT = 900.0
 _NEXT = re.compile(r"^Next: attnspec (check .*)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Does not conform\..*|  (?:like|begins|wrong|where|needs): .*|        or .*)$", re.MULTILINE)
 _CLAUSE = re.compile(r"^(\S+\.\S+) \(\S+\) is violated$|^  says: (.*)$", re.MULTILINE)
+_UNJUDGED = re.compile(r"^(?:Conforms|Does not conform)[^\n]*?; ([^;\n:.]*) (?:was|were) never tried", re.MULTILINE)
 _SAID = re.compile(r"^(?:note|warning|found): .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
     """What became of one target. said: `init`'s notes.  causes: the lines of `check` that name a cause.  clauses: the
-    violated clauses that are shown, with what they say.  lost: parameters that nothing names.
+    violated clauses that are shown, with what they say.  unjudged: what the first line names as never tried.  lost:
+    parameters that nothing names.
     """
 
     target: str
@@ -56,6 +59,7 @@ class Tried:
     said: Sequence[str] = ()
     causes: Sequence[str] = ()
     clauses: Sequence[str] = ()
+    unjudged: str = ""
     lost: Sequence[str] = ()
     init_output: str = ""
     check_output: str = ""
@@ -134,8 +138,7 @@ def try_target(row: Row, half: str, folder: Path, options: Sequence[str]) -> Tri
     printed = _NEXT.search(output)
     blank = Tried(row.target, half, "", round(seconds, 1), 0.0, "", said, init_output=output)
     if code or printed is None:
-        named = half == "wrong" and re.search(row.cause, output, re.IGNORECASE) is not None
-        return replace(blank, verdict="init refuses, cause named" if named else "init refuses")
+        return replace(blank, verdict="init refuses")
     command = [*printed[1].split(), *options, "--no-record"]
     adapters = sorted((folder / "implementations").rglob("*.py"))
     written = "\n".join(path.read_text(encoding="utf-8") for path in adapters)
@@ -144,13 +147,16 @@ def try_target(row: Row, half: str, folder: Path, options: Sequence[str]) -> Tri
     causes = tuple(line.strip() for line in _CAUSE.findall(output))
     clauses = tuple(" ".join(filter(None, found)) for found in _CLAUSE.findall(output))
     verdict = {0: "conforms", 1: "violated"}.get(code, f"error {code}")
+    unjudged = left[1] if (left := _UNJUDGED.search(output)) else ""
+    if verdict == "conforms" and unjudged:
+        verdict = "conforms in part"
     if verdict == "violated" and half == "wrong":
         told = "\n".join((*causes, *(line for line in said if line.startswith("note"))))
         named = re.search(row.cause, told, re.IGNORECASE) is not None
         by_clause = not named and re.search(row.cause, "\n".join(clauses), re.IGNORECASE) is not None
         verdict = "violated, cause named" if named else "violated, clause named" if by_clause else "violated, no cause"
     return replace(blank, verdict=verdict, check_seconds=round(seconds, 1), command=" ".join(command), causes=causes,
-                   clauses=clauses, lost=lost, check_output=output)
+                   clauses=clauses, unjudged=unjudged, lost=lost, check_output=output)
 
 
 def read_record(path: Path) -> dict[tuple[str, str], Tried]:
@@ -187,7 +193,7 @@ def _cells(row: Row, right: Tried | None, wrong: Tried | None) -> Iterator[str]:
     yield wrong.verdict if wrong else ""
     yield wrong.causes[0] if wrong and wrong.causes else ""
     yield "; ".join(f"{one.init_seconds:.0f}, {one.check_seconds:.0f}" for one in (right, wrong) if one)
-    yield ", ".join(sorted({f"`{name}`" for one in (right, wrong) if one for name in one.lost}))
+    yield "; ".join(dict.fromkeys(one.unjudged for one in (right, wrong) if one and one.unjudged))
 
 
 def _cell(text: str) -> str:
