@@ -8,6 +8,7 @@
 The targets stand in `layers_by_hand/`, each right, and with one plain mistake (`layers_by_hand/rows.py`). Each is put
 into a folder of its own, and judged as a user would: nothing is said but what `init` and `check` say. The verdict of a
 right one is right if it conforms; that of a wrong one if it is violated and a named cause says what the mistake is.
+Glance looks for no causes; then the first replay line that it prints is run, too.
 A right one of which something was never tried, as the first line says, is judged in part.
 A parameter that is neither in the adapter's call nor named by `init` is lost silently.
 """
@@ -18,6 +19,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,8 @@ _NEXT = re.compile(r"^Next: attnspec (check .*)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Does not conform\..*|  (?:like|begins|wrong|where|needs): .*|        or .*)$", re.MULTILINE)
 _CLAUSE = re.compile(r"^(\S+\.\S+) \(\S+\) is violated$|^  says: (.*)$", re.MULTILINE)
 _UNJUDGED = re.compile(r"^(?:Conforms|Does not conform)[^\n]*?; ([^;\n:.]*) (?:was|were) never tried", re.MULTILINE)
+_AGAIN = re.compile(r"Effort glance does not look for causes.*?^  again: attnspec (replay [^\n]*)$",
+                    re.MULTILINE | re.DOTALL)
 _SAID = re.compile(r"^(?:note|warning|found): .*$", re.MULTILINE)
 
 
@@ -144,6 +148,9 @@ def try_target(row: Row, half: str, folder: Path, options: Sequence[str]) -> Tri
     written = "\n".join(path.read_text(encoding="utf-8") for path in adapters)
     lost = lost_parameters(row, source, written, "\n".join(said))
     code, output, seconds = run_command(command, folder)
+    if code == 1 and half == "wrong" and (again := _AGAIN.search(output)):  # as the check says: glance tells no causes
+        _, replayed, more = run_command(shlex.split(again[1]), folder)
+        output, seconds = f"{output}\n{replayed}", seconds + more
     causes = tuple(line.strip() for line in _CAUSE.findall(output))
     clauses = tuple(" ".join(filter(None, found)) for found in _CLAUSE.findall(output))
     verdict = {0: "conforms", 1: "violated"}.get(code, f"error {code}")

@@ -127,7 +127,7 @@ ROWS = (
         "s >= t - left", "s > t - left", "window off by one", WINDOW),
     # caches
     Row("torch_caches:InPlaceCache", "in-place cache and start_pos, grouped, mask added",
-        "self.cache_v[:bsz, start_pos:start_pos + seqlen] = xv.detach()", "self.cache_v[:bsz, :seqlen] = xv.detach()",
+        "self.cache_v[:bsz, start_pos:start_pos + seqlen] = xv", "self.cache_v[:bsz, :seqlen] = xv",
         "values are written at the start of the cache", OFFSET),
     Row("torch_caches:RotaryCache", "rotary and a cache (k, v) handed back, always causal",
         "self.rotate(q, past), self.rotate(k, past)", "self.rotate(q, 0), self.rotate(k, 0)",

@@ -26,8 +26,8 @@ class InPlaceCache(nn.Module):
         xk = self.wk(x).view(bsz, seqlen, self.n_kv_heads, self.head_dim)
         xv = self.wv(x).view(bsz, seqlen, self.n_kv_heads, self.head_dim)
         self.cache_k, self.cache_v = self.cache_k.to(xq), self.cache_v.to(xq)
-        self.cache_k[:bsz, start_pos:start_pos + seqlen] = xk.detach()
-        self.cache_v[:bsz, start_pos:start_pos + seqlen] = xv.detach()
+        self.cache_k[:bsz, start_pos:start_pos + seqlen] = xk
+        self.cache_v[:bsz, start_pos:start_pos + seqlen] = xv
         keys = self.cache_k[:bsz, :start_pos + seqlen].repeat_interleave(self.n_heads // self.n_kv_heads, dim=2)
         values = self.cache_v[:bsz, :start_pos + seqlen].repeat_interleave(self.n_heads // self.n_kv_heads, dim=2)
         xq, keys, values = xq.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
