@@ -18,17 +18,26 @@ DOCUMENT = Path("docs") / "architecture.md"
 BEGINS, ENDS = "<!-- drawn by conformance/benchmarks/architecture.py -->", "<!-- end of the drawing -->"
 
 
-def floors(checkout: Path) -> list[list[str]]:
-    """The packages of each floor, top floor first, as the contract `layers` has them."""
+BESIDE = "Beside the package is `conformance/evaluation`, which no wheel holds:"
+
+
+def floors(checkout: Path, contract: str) -> list[list[str]]:
+    """The packages of each floor, top floor first, as this contract of .importlinter has them."""
     contracts = configparser.ConfigParser()
     contracts.read(checkout / ".importlinter", encoding="utf-8")
-    lines = contracts["importlinter:contract:layers"]["layers"].split("\n")
+    lines = contracts[f"importlinter:contract:{contract}"]["layers"].split("\n")
     return [[name.strip() for name in line.split("|")] for line in lines if line.strip()]
 
 
 def drawing(checkout: Path = CHECKOUT) -> str:
-    """A table in Markdown: a row a package, those of one floor together, inner packages below the one they are in."""
-    every, package = floors(checkout), checkout / "conformance" / "attnspec"
+    """Two tables in Markdown: the installed package, and the one that measures it."""
+    folder = checkout / "conformance"
+    return "\n\n".join([_table(floors(checkout, "layers"), folder / "attnspec"), BESIDE,
+                        _table(floors(checkout, "evaluation"), folder / "evaluation")])
+
+
+def _table(every: list[list[str]], package: Path) -> str:
+    """A row a package, those of one floor together, inner packages below the one they are in."""
     rows = [f"| {len(every) - number} {row}" for number, names in enumerate(every) for name in names
             for row in _rows(package, name)]
     return "\n".join(["| floor | package | what it is |", "|---|---|---|", *rows])

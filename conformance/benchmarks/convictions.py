@@ -1,11 +1,11 @@
 """Two records of power, conviction by conviction: is every subject convicted by the same clause after as many cases?
 
-    attnspec power --effort quick --record now.jsonl
+    python -m evaluation power --effort quick --record now.jsonl
     python conformance/benchmarks/convictions.py reports/power/quick.jsonl now.jsonl
 
-`attnspec power --against` asks whether any fault escapes; this asks whether anything at all is different, as after a
-change that should change nothing. It reads the lines themselves, not through attnspec. Exit codes: 0 all the same,
-1 something differs (each difference is named), 2 a record cannot be read.
+`python -m evaluation power --against` asks whether any fault escapes; this asks whether anything is different, as
+after a change that should change nothing. It reads the lines themselves, not through attnspec. Exit codes: 0 all the
+same, 1 something differs (each difference is named), 2 a record cannot be read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read(path: Path) -> Verdicts:
         text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode()
         puts = [event for event in map(json.loads, text.splitlines()) if event["event"] == "subject_put"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise click.UsageError(f"{path} is no record of `attnspec power`: {error}") from error
+        raise click.UsageError(f"{path} is no record of `python -m evaluation power`: {error}") from error
     return {(put["subject"], put["dtype"], put["seed"], said["rule"]): said
             for put in puts for said in put.get("convictions", ())}
 
@@ -61,7 +61,7 @@ def compare(before: Path, now: Path, rule: str, *, problems: bool, whole: bool) 
     was, is_now = ({key: said for key, said in read(path).items() if not rule or key[-1] == rule}
                    for path in (before, now))
     if not was.keys() & is_now.keys():
-        raise click.UsageError("the records have no verdict in common: is each a record of `attnspec power`?")
+        raise click.UsageError("the records have no verdict in common: does each measure power?")
     found = sorted(differences(was, is_now, (*ASKED, "problems") if problems else ASKED))
     alone = sorted(was.keys() ^ is_now.keys())
     click.echo("\n".join([*found, *(f"in one record only: {' '.join(map(str, key))}" for key in alone if whole)]))

@@ -126,6 +126,8 @@ class Module:
     @property
     def array_functions(self) -> Iterator[Function]:
         """Its functions that take or return arrays."""
+        if not ARRAY.search(self.text):
+            return
         for node in ast.walk(self.tree):
             if isinstance(node, Function) and any(map(ARRAY.search, _annotations(node))):
                 yield node

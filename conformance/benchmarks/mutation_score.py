@@ -35,13 +35,13 @@ import click
 import yaml
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
-from attnspec.evaluation.false_alarms.jobs import code_digest
 from attnspec.ranking.jobs import as_ranking
 from attnspec.ranking.kernels import KernelWorker
 from attnspec.ranking.targets import kernels
 from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.runner.environment import prepared
 from attnspec.spec.load import load_spec
+from evaluation.false_alarms.jobs import code_digest
 from mutation.battery import Answers, Compared
 from mutation.kernel_mutants import KernelMutant, chosen_mutants, kernel_files
 

@@ -111,8 +111,8 @@ SOURCES: Mapping[tuple[str, ...], Callable[[Path], Iterator[Sentence]]] = {
     ("README.md", "docs/*.md"): of_document,
     ("spec/*.yaml",): of_yaml,
     ("implementations/*/*.yaml",): of_yaml,
-    ("reports/page/**/*.html",): of_page,
-    ("conformance/attnspec/**/*.py",): of_code,
+    ("reports/page/**/*.html", "conformance/evaluation/page/*.html"): of_page,
+    ("conformance/attnspec/**/*.py", "conformance/evaluation/**/*.py"): of_code,
 }
 
 

@@ -37,7 +37,6 @@ import click
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.strategy import recipes
 from attnspec.spec.load import load_spec
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.registry import load
@@ -45,6 +44,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
+from attnspec.trials.searching import recipes
 from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
 

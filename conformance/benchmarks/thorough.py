@@ -32,7 +32,6 @@ import click
 import numpy as np
 from attnspec.core.coverage import joined_spans
 from attnspec.core.nouns import DType, Effort, Level
-from attnspec.evaluation.false_alarms.jobs import code_digest
 from attnspec.faults.sound import DENSE, EVERY
 from attnspec.faults.subject import own_subject
 from attnspec.spec.load import load_spec
@@ -44,6 +43,7 @@ from attnspec.trials.evaluator import Archive, Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.memory import Memory
 from attnspec.trials.trial import Trial
+from evaluation.false_alarms.jobs import code_digest
 
 SEED = 0
 KEPT, KEPT_BYTES = 1024, 2**30

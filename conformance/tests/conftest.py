@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import evaluation.cli
 import numpy as np
 import pytest
 from attnspec.cli import main
@@ -20,7 +21,7 @@ from attnspec.runner.session import Session
 from attnspec.subjects.installed import audited_command, look_in
 from attnspec.trials.heap import hand_back
 from helpers.browser import chromium
-from helpers.commands import Cli
+from helpers.commands import Cli, capturing
 from helpers.gradient_rules import little_work
 from helpers.jobs_here import WORK_OF_WORKERS, work_here
 from helpers.places import CHECKOUT, SMALL_SPEC, STUBS
@@ -91,8 +92,8 @@ def memory_of_a_file() -> Iterator[None]:
     """What a file of tests has worked out and compiled is let go of after it: a worker runs dozens of files."""
     yield
     pool.close_all()
-    if measure := sys.modules.get("attnspec.evaluation.power.measure"):
-        measure.forget_archives()
+    if own_subjects := sys.modules.get("attnspec.trials.own_subjects"):
+        own_subjects.forget_archives()
     if jax := sys.modules.get("jax"):
         jax.clear_caches()
     hand_back()
@@ -102,7 +103,7 @@ def memory_of_a_file() -> Iterator[None]:
 def small_archives() -> Iterator[None]:
     """What subjects share of problems and truths, in a quarter of the memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnspec.evaluation.power.measure.MOST_BYTES", 2**26)
+        patch.setattr("attnspec.trials.own_subjects.MOST_BYTES", 2**26)
         yield
 
 
@@ -136,12 +137,13 @@ def spec(here: Path) -> Path:
 @pytest.fixture
 def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
     """The command in the folder `here`: exit code, standard output, standard error."""
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
+    return capturing(main, capfd)
 
-    return run
+
+@pytest.fixture
+def evaluation_cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
+    """The same of `python -m evaluation`."""
+    return capturing(evaluation.cli.main, capfd)
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ def test_what_holds_alone_is_said_to_depend_on_earlier_calls(tmp_path: Path) -> 
     assert all(each.explained and "Look for what outlives a call" in each.explained.advice for each in told)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mask", ["of_lengths", "cached_by_shape"])
 def test_a_cache_that_is_right_is_not_blamed(tmp_path: Path, mask: str) -> None:
     assert not found(tmp_path, mask)

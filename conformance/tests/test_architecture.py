@@ -16,6 +16,7 @@ from house import House, traced
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = Path(attnspec.__file__).parent
+EVALUATION = PACKAGE.parent / "evaluation"
 DOCUMENT = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FILE = re.compile(r"`(\w+(?:/\w+)+\.py)`")
 
@@ -43,7 +44,8 @@ def test_the_drawing_is_that_of_the_contracts() -> None:
 
 
 def test_the_drawing_names_every_package() -> None:
-    packages = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("__init__.py")} - {"."}
+    packages = {path.parent.relative_to(root).as_posix() for root in (PACKAGE, EVALUATION)
+                for path in root.rglob("__init__.py")} - {"."}
     assert set(re.findall(r"`([\w/]+)` \|", drawing())) >= packages
 
 
@@ -69,7 +71,7 @@ def test_a_case_passes_the_files_that_the_document_names_and_at_most_32() -> Non
 
 
 def test_no_class_name_stands_in_two_modules() -> None:
-    repeated = House(PACKAGE).repeated_class_names()
+    repeated = [name for package in (PACKAGE, EVALUATION) for name in House(package).repeated_class_names()]
     assert repeated == [], (
         "A reader who searches for a class finds it alone. Rename one of each, to a noun of the field of two words or "
         "more, as WorkerAnswer and SubjectAnswer:\n" + "\n".join(repeated))

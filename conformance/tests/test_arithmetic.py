@@ -245,6 +245,7 @@ def test_a_mistake_that_float32_shows_too_is_no_narrow_sum(clauses: tuple[str, .
     assert not any(found)
 
 
+@pytest.mark.nightly
 def test_a_small_drift_is_no_wider_arithmetic() -> None:
     engine = Engine(Plan(("fault/scale_off_1e5",), clauses=("drift.temperature",), dtypes=(DType.FLOAT32,)))
     [outcome] = [engine.try_item(item) for item in engine.items()]
@@ -274,7 +275,7 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, 
     assert str(caught.value).endswith('Give it tensors: --lift torch, or the line attend.lift = "torch".')
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 def test_whoever_wants_tensors_and_other_axes_hears_of_both_at_once(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     mine = tmp_path / "mine.py"

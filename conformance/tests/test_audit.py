@@ -74,6 +74,7 @@ def test_an_audit_holds_verdicts_answers_findings_and_who_could_not_run() -> Non
     assert [(finding.id, finding.script) for finding in card.findings] == [("mine/no_attention", SCRIPT)]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("mine")
 def test_where_clauses_are_asked_for_nothing_is_probed() -> None:
     record = audit("--clause", "attention.definition")
@@ -81,6 +82,7 @@ def test_where_clauses_are_asked_for_nothing_is_probed() -> None:
     assert not record.probes
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("mine")
 def test_who_is_left_out_is_not_judged() -> None:
     Path("all/mine/manifest.yaml").write_text(MANIFEST.replace(", requires: nowhere_to_be_found", ""), encoding="utf-8")

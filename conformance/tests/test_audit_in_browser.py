@@ -126,6 +126,7 @@ def test_the_sieve_finds_words_and_what_is_not_documented(browser: Chrome, page:
     assert count(browser, ".entry:not([data-hidden])") == 42
 
 
+@pytest.mark.nightly
 def test_the_table_sorts_down_up_and_back_to_the_shelves(browser: Chrome, page: Path) -> None:
     open_page(browser, page)
     shelved = first_cells(browser, 0)
@@ -140,6 +141,7 @@ def test_the_table_sorts_down_up_and_back_to_the_shelves(browser: Chrome, page: 
     assert first_cells(browser, 0) == shelved
 
 
+@pytest.mark.nightly
 def test_a_square_tells_what_stands_behind_it(browser: Chrome, page: Path) -> None:
     open_page(browser, page)
     evaluate(browser, "document.querySelector('#cells td.v').click()")
@@ -158,6 +160,7 @@ def test_an_inapplicable_square_tells_the_reason(browser: Chrome, page: Path) ->
         browser, "document.getElementById('behind').textContent")
 
 
+@pytest.mark.nightly
 def test_the_place_of_a_click_in_a_wide_square_tells_the_clause(browser: Chrome, page: Path) -> None:
     open_page(browser, page)
     told = []

@@ -571,6 +571,7 @@ def test_the_published_page_names_what_the_published_record_judged() -> None:
         f"attnspec report {RECORD.relative_to(CHECKOUT)} --html reports/audit/index.html writes it anew")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not ON_CUDA.exists(), reason="no run on a GPU is published in this checkout")
 def test_the_published_text_of_a_gpu_is_that_of_its_record() -> None:
     assert TEXT_ON_CUDA.read_text(encoding="utf-8") == audit_text(read_records(ON_CUDA))

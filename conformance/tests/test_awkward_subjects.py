@@ -157,6 +157,7 @@ def test_a_subject_that_recurses_without_end_errored(tmp_path: Path) -> None:
     assert outcome.reason.startswith("RecursionError")
 
 
+@pytest.mark.nightly
 def test_an_error_is_shrunk_to_the_simplest_case_that_raises(tmp_path: Path) -> None:
     outcome = judged(tmp_path, "raises_on_long")
     assert outcome.evidence

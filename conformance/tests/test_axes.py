@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attnspec.cli.smoke import smoked
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import summon
-from attnspec.runner.smoking import smoked
 
 HEAD = """
 import numpy as np

@@ -283,6 +283,7 @@ known:
 """
 
 
+@pytest.mark.nightly
 def test_lint_tells_what_no_run_can_meet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "strange.yaml").write_text(STRANGE, encoding="utf-8")
     assert main(["lint", "--baseline", str(tmp_path)]) == 2

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.core.processor import features
 from attnspec.record.outcome import Outcome
 from attnspec.subjects import baseline
-from attnspec.subjects.baseline import read_baseline, read_entries, write_baseline
+from attnspec.subjects.baseline import features, read_baseline, read_entries, write_baseline
 
 KNOWN = """\
 known:

@@ -13,14 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import attnspec
+import evaluation.cli
 import pytest
 from attnspec.cli import main
-from attnspec.cli.campaign import alarms, table, verdict
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
-from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
-from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
-from attnspec.evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
@@ -28,7 +25,7 @@ from attnspec.problems.demand import logits
 from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished
-from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of, upper_edge
+from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, reopen
@@ -37,6 +34,11 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.registry import registered
 from attnspec.trials.evaluator import heeded
+from evaluation.cli.campaign import alarms, table, verdict
+from evaluation.false_alarms.bins import ACCUSING, bin_of, upper_edge
+from evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
+from evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
+from evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
 from helpers.commands import Cli
 from helpers.law import checks
 from helpers.places import SMALL_SPEC
@@ -47,9 +49,9 @@ SOUND_ONES = ("--target", "sound/naive", "--target", "numpy/attention")
 
 
 @pytest.fixture
-def campaign(cli: Cli) -> Cli:
-    """`attnspec campaign` in an empty folder, in blocks of ten cases of the small law."""
-    return functools.partial(cli, *COMMAND)
+def campaign(evaluation_cli: Cli) -> Cli:
+    """`python -m evaluation campaign` in an empty folder, in blocks of ten cases of the small law."""
+    return functools.partial(evaluation_cli, *COMMAND)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A campaign of 40 cases in one go: its record, and what the command printed."""
     folder, said = tmp_path_factory.mktemp("whole"), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(said):
-        assert main([*COMMAND, *SOUND_ONES, "--cases", "40"]) == 0
+        assert evaluation.cli.main([*COMMAND, *SOUND_ONES, "--cases", "40"]) == 0
     return folder / "kept.jsonl", said.getvalue()
 
 
@@ -82,6 +84,7 @@ def told(record: RunRecord) -> dict[tuple[str, int], tuple[object, ...]]:
             for block in record.blocks}
 
 
+@pytest.mark.nightly
 def test_a_campaign_ends_at_enough_cases_and_says_how_close_rows_came(whole: tuple[Path, str]) -> None:
     lines = whole[1].splitlines()
     assert lines[0] == "0 of 40 cases, 0 violations"
@@ -109,6 +112,7 @@ def test_a_campaign_that_goes_on_comes_to_what_one_in_one_go_comes_to(
     assert (kinds.count("run_started"), kinds.count("run_finished")) == (1, 1)
 
 
+@pytest.mark.nightly
 def test_a_complete_campaign_is_told_again_and_its_record_left_alone(campaign: Cli, kept: Path) -> None:
     before = kept.read_bytes()
     code, out, _ = campaign(*SOUND_ONES, "--cases", "40")
@@ -130,6 +134,7 @@ class Interrupter:
         pass
 
 
+@pytest.mark.nightly
 def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
         campaign: Cli, whole: tuple[Path, str], tmp_path: Path) -> None:
     path = tmp_path / "kept.jsonl"
@@ -147,6 +152,7 @@ def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
     assert told(read_record(path)) == told(read_record(whole[0]))
 
 
+@pytest.mark.nightly
 def test_a_line_that_was_cut_off_makes_room_for_what_follows(kept: Path) -> None:
     whole = read_record(kept)
     with kept.open("a", encoding="utf-8") as file:
@@ -166,7 +172,7 @@ def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd:
     assert f"{CLAUSE} " in capfd.readouterr().out
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "before", "told_as"), [
     ("spec_digest", "0123456789abcdef", "the spec 01234567"), ("seed", 7, "the seed 7")])
 def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
@@ -179,7 +185,7 @@ def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
     assert kept.read_bytes() == held
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["code", "recipes", "torch", "numpy"])
 def test_other_code_blocks_or_libraries_do_not_add_up_to_one_campaign(campaign: Cli, kept: Path, name: str) -> None:
     with_header(kept, lambda header: header["environment"].update({name: "another"}))  # type: ignore[attr-defined]
@@ -188,6 +194,7 @@ def test_other_code_blocks_or_libraries_do_not_add_up_to_one_campaign(campaign: 
     assert f"was started with {name} another; now it is " in err
 
 
+@pytest.mark.nightly
 def test_the_record_of_another_run_is_left_alone(campaign: Cli, kept: Path) -> None:
     lines = kept.read_text(encoding="utf-8").splitlines()
     outcome = Outcome("sound/naive", CLAUSE, DType.FLOAT32, Level.MUST, Verdict.HELD)

@@ -11,12 +11,14 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.record.events import RunFinished, SubjectKnown
-from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of
+from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.drawing import write_campaign_picture
-from attnspec.report.false_alarms import BIN, HEIGHT, LIMIT, columns, margins
-from attnspec.report.page import render
+from evaluation import PROGRAM
+from evaluation.false_alarms.bins import ACCUSING, bin_of
+from evaluation.report.drawing import write_campaign_picture
+from evaluation.report.false_alarms import BIN, HEIGHT, LIMIT, columns, margins
+from evaluation.report.page import render
 from helpers.pages import spaced_words
 from helpers.records import run_started
 
@@ -42,7 +44,7 @@ def block(number: int = 0, *worst: float, subject: str = "lib/plain", dtype: DTy
 
 
 def record_of(*blocks: BlockJudged) -> RunRecord:
-    header = run_started(command=("attnspec", "campaign"), effort="thorough", items=len(blocks))
+    header = run_started(command=(PROGRAM, "campaign"), effort="thorough", items=len(blocks))
     card = SubjectKnown(SubjectCard("lib/plain", "", "attention", "lib", "1.5", "", {}, {}, {}, ()))
     return RunRecord(header, (card,), (), RunFinished("", 60.0, {}, 0), blocks=blocks)
 

@@ -8,7 +8,6 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import summon
-from attnspec.evaluation.power.measure import shared_archive
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
@@ -16,6 +15,7 @@ from attnspec.spec.load import load_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.own_subjects import shared_archive
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 

@@ -496,6 +496,7 @@ def test_a_mistyped_fault_or_sound_formulation_is_told_with_the_nearest(cli: Cli
     assert said in err
 
 
+@pytest.mark.nightly
 def test_a_fault_is_judged_by_its_id_as_any_subject(cli: Cli) -> None:
     code, out, _ = cli("check", "fault/scale_none", "--clause", "scale.read_out", "--dtype", "float32", "-n", "1")
     assert code == 1

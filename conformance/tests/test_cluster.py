@@ -11,6 +11,7 @@ from types import ModuleType
 
 import attnspec
 import pytest
+from attnspec.cli.cluster import put_in_order
 from attnspec.cluster import carrier as carrying
 from attnspec.cluster.address import ClusterAddress, read_address
 from attnspec.cluster.carrier import ClusterCarrier
@@ -22,7 +23,6 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, SubjectKnown
-from attnspec.record.order import put_in_order
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import read_events
 from attnspec.runner.judge import ENGINE

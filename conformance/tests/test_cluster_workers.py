@@ -75,6 +75,7 @@ def test_a_part_of_a_run_without_a_result_tells_its_last_words(tmp_path: Path) -
     assert part.wrong.startswith("its process ended with exit code 1 and no result.\nTraceback")
 
 
+@pytest.mark.nightly
 def test_a_part_of_a_run_is_ended_where_its_client_leaves(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
     parts: list[TaskResult] = []
@@ -219,6 +220,7 @@ def attend(query, key, value):
 '''
 
 
+@pytest.mark.nightly
 def test_workers_that_are_started_for_the_run_rank_as_one_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

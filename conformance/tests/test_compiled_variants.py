@@ -97,7 +97,8 @@ def test_the_failing_case_is_repeated_with_the_variant(tmp_path: Path) -> None:
 
 @pytest.mark.family(1)
 @pytest.mark.parametrize(("effort", "most"), [
-    (Effort.QUICK, COMPILED), (Effort.DEFAULT, 30 // COMPILED), (Effort.THOROUGH, 150 // COMPILED)])
+    (Effort.QUICK, COMPILED), (Effort.DEFAULT, 30 // COMPILED),
+    pytest.param(Effort.THOROUGH, 150 // COMPILED, marks=pytest.mark.nightly)])
 def test_a_variant_that_compiles_is_asked_of_the_first_cases(tmp_path: Path, effort: Effort, most: int) -> None:
     trial = engine(tmp_path, effort=effort)
     outcome = judged(trial)

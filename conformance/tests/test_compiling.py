@@ -15,7 +15,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.asked import compiling_time
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import own_subject
-from attnspec.hosting.processors import seconds_of
+from attnspec.hosting.client import seconds_of
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome

@@ -58,7 +58,6 @@ def offered(*words: str) -> list[str]:
     (["explain", "causal.is"], ["causal.is_not_ignored"]),
     (["explain", "permute_q"], ["permute_queries"]),
     (["audit", "--library", "torcht"], ["torchtune"]),
-    (["power", "--fault", "causal_off"], ["causal_off_by_one"]),
     (["list", "cl"], ["clauses"]),
     (["check", "--verb"], ["--verbose"]),
 ], ids=" ".join)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def test_names_of_tests_are_at_most_70_characters_long() -> None:
 
 def test_a_helper_of_several_files_stands_in_one_place() -> None:
     assert copied_helpers(FILES) == [], "what several files need belongs into helpers/, a fixture into conftest.py"
+
+
+def test_the_guide_to_the_tests_names_files_that_exist() -> None:
+    named = set(re.findall(r"`((?:test_\w+|\w+)(?:\.py|/))`", (TESTS / "README.md").read_text(encoding="utf-8")))
+    assert named > {"test_clauses.py", "helpers/"}
+    assert {name for name in named - {"spec/"} if not (TESTS / name).exists()} == set()
 
 
 def test_these_tests_can_fail(tmp_path: Path) -> None:

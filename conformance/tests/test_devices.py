@@ -258,6 +258,7 @@ def test_a_function_object_has_no_device_and_the_gate_says_so() -> None:
         gate(len, lift="torch", device="cuda")
 
 
+@pytest.mark.nightly
 def test_the_record_tells_the_device_and_its_name(near: Path, cli: Cli) -> None:
     cli("check", "mine.py:attend", "--device", "near:1", *BRIEFLY, "--record", "run.jsonl")
     told = card_of(near / "run.jsonl")["lives_in"]

@@ -6,7 +6,7 @@ import ast
 import importlib.util
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,17 @@ import click
 import pytest
 import yaml
 from attnspec.cli.group import attnspec
+from evaluation import PROGRAM
+from evaluation.cli import evaluation
 from helpers.places import CHECKOUT
 
 PAGES = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-INLINE = re.compile(r"`attnspec ([^`]+)`")
+INLINE = re.compile(r"`(attnspec|python -m evaluation) ([^`]+)`")
+PROGRAMS: Mapping[str, click.Group] = {"attnspec": attnspec, PROGRAM: evaluation}
+"""The commands by what is typed before their names."""
+
 SHELL = ("sh", "bash", "console")
 
 
@@ -64,29 +69,30 @@ def broken_links(page: Path) -> Iterator[str]:
             yield target
 
 
-def commands(block: Block) -> Iterator[list[str]]:
-    """The words after `attnspec` in every command of a block; of a console session, in what stands after `$`."""
+def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
+    """Of every command in a block its program and the words after it; in a console session, of what follows `$`."""
     for line in block.text.replace("\\\n", " ").replace(SLURM, "1").splitlines():
         if block.language == "console" and not line.startswith("$ "):
             continue
         for part in re.split(r"&&|\||;", line.removeprefix("$ ")):
             words = shlex.split(part, comments=True)
-            if words[:1] == ["attnspec"]:
-                yield words[1:]
+            for program in PROGRAMS:
+                if words[:len(typed := program.split())] == typed:
+                    yield program, words[len(typed):]
 
 
-def parse(words: list[str]) -> None:
+def parse(program: str, words: list[str]) -> None:
     """Parse a command line without running it. Raises click.UsageError."""
-    with click.Context(attnspec) as context:
-        _, command, arguments = attnspec.resolve_command(context, words)
+    with click.Context(group := PROGRAMS[program]) as context:
+        _, command, arguments = group.resolve_command(context, words)
         assert command is not None
         command.make_context(words[0], arguments, parent=context)
 
 
-def unknown(words: list[str]) -> Iterator[str]:
+def unknown(program: str, words: list[str]) -> Iterator[str]:
     """What of a command in a sentence, which need not be whole, does not exist: the command, or options of it."""
-    with click.Context(attnspec) as context:
-        command = attnspec if words[0].startswith("-") else attnspec.get_command(context, words[0])
+    with click.Context(group := PROGRAMS[program]) as context:
+        command = group if words[0].startswith("-") else group.get_command(context, words[0])
         known = {name for each in command.get_params(context) for name in each.opts} if command else set()
     if command is None:
         yield words[0]
@@ -96,7 +102,8 @@ def unknown(words: list[str]) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 def test_commands_in_sentences_name_commands_and_options(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    assert {inline: names for inline in INLINE.findall(text) if (names := list(unknown(shlex.split(inline))))} == {}
+    assert {inline: names for program, inline in INLINE.findall(text)
+            if (names := list(unknown(program, shlex.split(inline))))} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
@@ -106,8 +113,8 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("block", blocks(*SHELL), ids=str)
 def test_commands_are_accepted(block: Block) -> None:
-    for words in commands(block):
-        parse(words)
+    for program, words in commands(block):
+        parse(program, words)
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
@@ -137,9 +144,11 @@ def test_these_tests_can_fail(tmp_path: Path) -> None:
     page.write_text("# A heading\n[a](#a-heading) [b](#b) [c](missing.md)\n", encoding="utf-8")
     assert list(broken_links(page)) == ["#b", "missing.md"]
     with pytest.raises(click.UsageError):
-        parse(["check", "--efort", "quick", "numpy/msa"])
-    assert list(unknown(["chek", "numpy/msa"])) == ["chek"]
-    assert list(unknown(["check", "--efort", "quick", "-n", "2"])) == ["--efort"]
+        parse("attnspec", ["check", "--efort", "quick", "numpy/msa"])
+    assert list(unknown("attnspec", ["chek", "numpy/msa"])) == ["chek"]
+    assert list(unknown("attnspec", ["power"])) == ["power"]
+    assert list(unknown(PROGRAM, ["power", "--html"])) == []
+    assert list(unknown("attnspec", ["check", "--efort", "quick", "-n", "2"])) == ["--efort"]
 
 
 def test_the_sites_search_finds_what_the_audit_judged() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from house import Function, House, has_shape
 
-PACKAGE = Path(__file__).parents[1] / "attnspec"
+PACKAGES = [Path(__file__).parents[1] / name for name in ("attnspec", "evaluation")]
 DUE = 0.95
 """The share of array functions that say a shape; the rest is for what a shape would not make clearer."""
 
@@ -17,9 +17,8 @@ DUE = 0.95
 @functools.cache
 def array_functions() -> tuple[tuple[str, Function], ...]:
     """Every function with arrays in its annotations, and its place."""
-    house = House(PACKAGE)
-    return tuple((f"{module.path.relative_to(house.package)}:{function.lineno} {function.name}", function)
-                 for module in house.files for function in module.array_functions)
+    return tuple((f"{module.name}:{function.lineno} {function.name}", function)
+                 for package in PACKAGES for module in House(package).files for function in module.array_functions)
 
 
 def function_with(docstring: str) -> Function:

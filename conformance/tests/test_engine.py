@@ -273,6 +273,7 @@ def test_what_the_bound_does_not_cover_is_told_as_nobody_s_fault(folder: Path) -
 
 # --- again
 
+@pytest.mark.nightly
 def test_the_same_seed_gives_the_same_outcomes(folder: Path) -> None:
     first, second = (judged(folder, "definition", "unscaled") for _ in range(2))
     assert first == second
@@ -311,6 +312,7 @@ def test_every_process_tries_the_same_cases(folder: Path) -> None:
     assert said[0] == said[1]
 
 
+@pytest.mark.nightly
 def test_a_replayed_recipe_measures_the_same(folder: Path) -> None:
     outcome = judged(folder, "definition", "unscaled")
     assert outcome.evidence
@@ -462,7 +464,7 @@ def test_a_screened_case_says_how_its_rows_were_judged(
     assert (list(small.readings), list(large.readings)) == ([], [SCREENED])
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("clause", ["scale.inverse_root_width", "layers.definition", "layers.returned_weights"])
 def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
     fault = "layer_unscaled" if clause.startswith("layers") else "scale_none"

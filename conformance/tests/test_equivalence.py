@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from attnspec.core.keywords import UNCOMMON
 from attnspec.core.nouns import DType
-from attnspec.evaluation.power.equivalence import declared, excess
 from attnspec.faults import catalogue
 from attnspec.faults.catalogue import fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import staged
 from attnspec.trials.compile import Check
+from evaluation.power.equivalence import declared, excess
 from helpers.law import checks
 
 SAMPLE = 2

@@ -99,6 +99,7 @@ def test_what_is_documented_and_no_choice_stays_a_failure(mine: Path) -> None:
     assert (code, outcome.verdict) == (1, Verdict.VIOLATED)
 
 
+@pytest.mark.nightly
 def test_a_variant_that_leaves_its_path_is_put_each_keyword_on_it(mine: Path) -> None:
     change(mine / "manifest.yaml", "    limits:", "    variants: {fast: {function: 'adapter:fast'}}\n    limits:")
     code, (outcome,) = checked("--clause", "layers.switches", "--effort", "quick")
@@ -150,6 +151,7 @@ def test_a_serious_finding_that_no_clause_has_seen_is_a_mistake(
         capsys.readouterr().out)
 
 
+@pytest.mark.nightly
 def test_no_record_is_asked_for_a_finding_of_some_processors(mine: Path) -> None:
     finding = FINDING.format(clauses="bias.alone", harm="wrong_answer")
     (mine / "findings.yaml").write_text(finding + "    processor: AVX512_BF16\n")

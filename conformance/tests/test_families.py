@@ -36,6 +36,7 @@ def test_the_names_of_families_are_those_of_the_spec() -> None:
     assert list(FAMILIES) == list(get_args(FamilyName))
 
 
+@pytest.mark.family(40)
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_entries_are_finite_at_every_width(family: str, dtype: DType) -> None:

@@ -185,6 +185,7 @@ def test_the_right_one_beside_them_holds_and_its_triples_are_counted(dtype: DTyp
     assert outcome.triples == written(found.triples)
 
 
+@pytest.mark.nightly
 def test_a_failing_case_of_features_is_made_small(tmp_path: Path) -> None:
     target = module_of(KERNEL, tmp_path, "if softcap is not None and bias is not None: logits = logits * 2")
     evidence = judged(target, 4, DType.FLOAT32).evidence

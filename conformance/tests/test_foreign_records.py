@@ -19,7 +19,6 @@ from attnspec.core.characters import visible
 from attnspec.core.errors import AttnspecError, RecordError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
-from attnspec.evaluation.power.against import read_before
 from attnspec.record import visible as visible_records
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.codec import DEEPEST, LARGEST, from_line, to_line
@@ -28,12 +27,13 @@ from attnspec.record.outcome import Evidence, Explanation, KnownFinding, Outcome
 from attnspec.record.read import RunRecord, read_record, read_records
 from attnspec.record.write import RecordWriter, combine, reopen
 from attnspec.report.audit.markdown import audit_text
-from attnspec.report.drawing import write_picture
 from attnspec.report.figures import web_address
 from attnspec.report.junit import junit
 from attnspec.report.markdown import code, fenced, link, plain, prose, row
 from attnspec.report.page import render
-from attnspec.report.power_view import markdown_table
+from evaluation.power.against import read_before
+from evaluation.report.drawing import write_picture
+from evaluation.report.power_view import markdown_table
 from helpers.commands import Cli
 from helpers.records import run_started, write_record
 
@@ -127,11 +127,11 @@ def why_unread(path: Path) -> str:
     return ""
 
 
-def test_commands_tell_damage_without_a_traceback(cli: Cli, here: Path) -> None:
+def test_commands_tell_damage_without_a_traceback(cli: Cli, evaluation_cli: Cli, here: Path) -> None:
     spoilt(here / "run.jsonl", b"[" * 100_000)
-    for words in ("report run.jsonl", "combine run.jsonl -o out.jsonl", "power --against run.jsonl",
-                  "campaign --record run.jsonl"):
-        code, out, err = cli(*words.split())
+    for run, words in ((cli, "report run.jsonl"), (cli, "combine run.jsonl -o out.jsonl"),
+                       (evaluation_cli, "power --against run.jsonl"), (evaluation_cli, "campaign --record run.jsonl")):
+        code, out, err = run(*words.split())
         assert (code, out) == (2, "")
         assert err == "attnspec: run.jsonl:2: this line nests too deeply for a record.\n"
 
@@ -174,7 +174,7 @@ SOURCES = ("power/quick.jsonl", "power/campaign.jsonl", "time_machine/tm-jax-323
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [pytest.param(SOURCES[0], marks=pytest.mark.nightly), *SOURCES[1:]])
 def test_a_record_with_a_field_changed_is_shown_or_refused(here: Path, source: str) -> None:
     chance, whole = random.Random(source), folder("reports") / source
     written = gzip.decompress(whole.read_bytes()) if source.endswith("gz") else whole.read_bytes()

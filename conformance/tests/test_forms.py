@@ -103,7 +103,7 @@ def written(folder: Path, source: str, name: str) -> Written:
     return acquaint(f"theirs:{name}", Surroundings())
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("multiple", [1, 16])
 def test_a_foreign_function_over_pages_is_handed_its_table(here: Path, multiple: int) -> None:
     made = written(here, PAGED.replace("MULTIPLE", str(multiple)), "paged_attention")

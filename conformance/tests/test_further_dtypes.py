@@ -12,8 +12,6 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import SAMPLE, Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.portions import Portions
-from attnspec.evaluation.power.jobs import PowerJobs, with_power
-from attnspec.evaluation.power.measure import convict
 from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain
@@ -27,6 +25,8 @@ from attnspec.trials.covering_cases import openings, sampled, spread
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import CASES, OPENINGS, Trial
+from evaluation.power.jobs import PowerJobs, with_power
+from evaluation.power.measure import convict
 from helpers.commands import Cli
 from helpers.law import checks
 

@@ -40,6 +40,7 @@ def test_a_spoilt_file_is_told_with_its_line_or_works(fuzzer: Fuzzer, part: int)
     assert not wrong, "\n".join(wrong[:5])
 
 
+@pytest.mark.nightly
 def test_a_mutant_follows_from_seed_and_number(fuzzer: Fuzzer) -> None:
     drawn = [fuzzer.mutant(number)[1] for number in range(400)]
     assert drawn[:20] == [fuzzer.mutant(number)[1] for number in range(20)]

@@ -286,6 +286,7 @@ PLAIN_PYTEST = "import sys, pytest\nsys.exit(pytest.main())\n"
 """As the script: the working directory is not on its path."""
 
 
+@pytest.mark.nightly
 def test_a_file_target_imports_from_where_plain_pytest_starts(tmp_path: Path) -> None:
     text = """
 from attnspec import gate

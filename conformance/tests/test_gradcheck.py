@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.evaluation.baselines import gradcheck
-from attnspec.evaluation.baselines.gradient_grids import QKV
-from attnspec.evaluation.baselines.gradient_references import AUTOGRAD
-from attnspec.evaluation.baselines.gradient_rules import GRADIENT_RULES
-from attnspec.evaluation.baselines.gradient_suites import cases_of
 from attnspec.faults.backward import take
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array, Problem
+from evaluation.baselines import gradcheck
+from evaluation.baselines.gradient_grids import QKV
+from evaluation.baselines.gradient_references import AUTOGRAD
+from evaluation.baselines.gradient_rules import GRADIENT_RULES
+from evaluation.baselines.gradient_suites import cases_of
 from helpers.gradient_rules import Change, changed
 
 pytestmark = pytest.mark.usefixtures("little_work_of_rules")
@@ -39,7 +39,7 @@ def test_gradcheck_has_its_tolerances_and_asks_twice(
     assert gradcheck.fails_gradcheck(changed(change), first) is wrong
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "name"), [
     ("sound", "backward_eager"), ("sound", "backward_recomputed"), ("fault", "grad_key_one_thousandth"),
     ("fault", "grad_query_one_percent"), ("fault", "grad_causal_dropped"), ("fault", "grad_bias_dropped")])

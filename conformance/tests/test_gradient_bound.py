@@ -11,7 +11,7 @@ from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.faults.backward import as_backward
 from attnspec.faults.backward_work import BackwardMethod
-from attnspec.faults.sound_backward import SOUND_BACKWARD
+from attnspec.faults.subject import SOUND_BACKWARD
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.bound import weight_error
 from attnspec.numerics.expectation import expect

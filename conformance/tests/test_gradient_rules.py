@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.evaluation.baselines import gradcheck, gradient_grids, gradient_rules, gradient_suites
-from attnspec.evaluation.baselines.gradient_grids import QKV, GradientTest
-from attnspec.evaluation.baselines.gradient_references import PosedGradients
-from attnspec.evaluation.baselines.gradient_rules import GRADIENT_RULES, GradientRule
-from attnspec.evaluation.baselines.gradient_suites import GradientCase, cases_of
-from attnspec.evaluation.baselines.grids import HALVES, THREE, Option
-from attnspec.evaluation.baselines.inputs import normal
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
+from evaluation.baselines import gradcheck, gradient_grids, gradient_rules, gradient_suites
+from evaluation.baselines.gradient_grids import QKV, GradientTest
+from evaluation.baselines.gradient_references import PosedGradients
+from evaluation.baselines.gradient_rules import GRADIENT_RULES, GradientRule
+from evaluation.baselines.gradient_suites import GradientCase, cases_of
+from evaluation.baselines.grids import HALVES, THREE, Option
+from evaluation.baselines.inputs import normal
 from helpers.gradient_rules import SOUND, altered
 from helpers.rules import names_itself_and_its_source, said
 

@@ -14,8 +14,7 @@ from attnspec.core.plan import GRADIENTS_ONCE, Plan
 from attnspec.engine.asked import samples_gradients
 from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
-from attnspec.faults.sound_backward import SOUND_BACKWARD
-from attnspec.faults.subject import fault_subject
+from attnspec.faults.subject import SOUND_BACKWARD, fault_subject
 from attnspec.numerics.gradients import expect_gradients
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.problem import Sizes

@@ -117,6 +117,7 @@ def test_an_audit_asks_for_claimed_gradients_and_any_run_for_all(
     assert ("grad_output" in asked.declaration.keywords) is are_asked
 
 
+@pytest.mark.nightly
 def test_claimed_gradients_are_judged_in_any_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     target = packed(tmp_path, "attend")

@@ -15,8 +15,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
-from attnspec.faults.grad_params import FAULTS
-from attnspec.faults.layer_backward import as_layer_backward
+from attnspec.faults.grad_params import FAULTS, as_layer_backward
 from attnspec.faults.subject import fault_subject
 from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradient_params import Factor, exact, gradient_of_bias, gradient_of_weight
@@ -28,9 +27,8 @@ from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.lower import lower
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectAnswer
-from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.evaluator import Evaluator, spread
 from attnspec.trials.memory import held_bytes
-from attnspec.trials.parameters import spread
 from helpers.gradients import problem, verdicts
 
 CLAUSES = ("gradients.of_input_projections", "gradients.projections_apart", "gradients.of_output_projection",
@@ -168,6 +166,11 @@ def test_a_layer_that_copies_its_parameters_is_told_why_it_is_not_judged(tmp_pat
 def test_a_parameter_that_gets_no_gradient_beside_others_is_wrong(tmp_path: Path) -> None:
     clauses = CLAUSES[0], CLAUSES[2]
     assert verdicts(layer(tmp_path, "severed"), *clauses) == {clauses[0]: Verdict.VIOLATED, clauses[1]: Verdict.HELD}
+
+
+@pytest.mark.nightly
+def test_a_layer_that_hands_back_its_gradients_is_right(tmp_path: Path) -> None:
+    clauses = CLAUSES[0], CLAUSES[2]
     assert verdicts(layer(tmp_path, "attend"), *clauses) == dict.fromkeys(clauses, Verdict.HELD)
 
 
@@ -185,6 +188,7 @@ def test_a_layer_is_not_asked_about_parameters_that_it_lacks(tmp_path: Path) -> 
     assert "it has no b_query" in told(target, CLAUSES[3])[1]
 
 
+@pytest.mark.nightly
 def test_what_is_no_layer_is_not_asked_for_gradients_of_parameters() -> None:
     pytest.importorskip("torch")
     assert told("torch/sdpa", CLAUSES[0])[0] is Verdict.INAPPLICABLE

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
-from attnspec.evaluation.baselines import dealing, grids
-from attnspec.evaluation.baselines.dealing import GridCase, affordable, dealt, for_layers, told, work
-from attnspec.evaluation.baselines.grid_suites import OPTIONS, of_grids
-from attnspec.evaluation.baselines.grids import GridSource, Option, ParameterGrid
-from attnspec.evaluation.baselines.inputs import SHAPES, normal
-from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
-from attnspec.evaluation.baselines.rules import twice_eager_and_noise
 from attnspec.problems.problem import Problem, Sizes
+from evaluation.baselines import dealing, grids
+from evaluation.baselines.dealing import GridCase, affordable, dealt, for_layers, told, work
+from evaluation.baselines.grid_suites import OPTIONS, of_grids
+from evaluation.baselines.grids import GridSource, Option, ParameterGrid
+from evaluation.baselines.inputs import SHAPES, normal
+from evaluation.baselines.references import Reference, ReferencedProblem
+from evaluation.baselines.rules import twice_eager_and_noise
 from helpers.places import CHECKOUT
 
 EVERY = {name: getattr(grids, name) for name in ("FLASH_ATTENTION", "FLASH_ATTENTION_3", "FUSED_ATTENTION")}

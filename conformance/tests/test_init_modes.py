@@ -54,6 +54,7 @@ def check_variants(cli: Cli) -> tuple[int, str]:
                "float32", "--effort", "glance", "--no-record")[:2]
 
 
+@pytest.mark.nightly
 def test_a_layer_that_is_right_in_training_conforms(here: Path, cli: Cli) -> None:
     write_layer(here)
     code, out = check_variants(cli)
@@ -74,6 +75,7 @@ def test_what_a_layer_does_in_one_mode_only_is_a_failure(here: Path, cli: Cli, m
     assert f"seen: output with {variant} should be that without" in out
 
 
+@pytest.mark.nightly
 def test_a_rate_that_the_constructor_does_not_take_is_switched_off(here: Path) -> None:
     write_layer(here, fixed="0.1")
     form = find_form()
@@ -83,6 +85,7 @@ def test_a_rate_that_the_constructor_does_not_take_is_switched_off(here: Path) -
             "dropout_rate (in evaluation, dropout=0.5).") in describe_form(form)
 
 
+@pytest.mark.nightly
 def test_a_layer_that_drops_whatever_it_is_told_is_not_judged_in_training(here: Path) -> None:
     write_layer(here, when="self.training) if not self.training else F.dropout(scores.softmax(-1), 0.3")
     form = find_form()

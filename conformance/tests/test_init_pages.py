@@ -50,7 +50,8 @@ def test_a_kernel_of_one_query_is_found_by_what_it_does(name: str, query: str, t
     assert form.remarks[0] == "It takes one query a sequence only: T = 1."
 
 
-@pytest.mark.parametrize(("name", "code"), [("decode", 0), ("decode_beyond", 1)])
+@pytest.mark.parametrize(("name", "code"), [
+    pytest.param("decode", 0, marks=pytest.mark.nightly), ("decode_beyond", 1)])
 def test_it_is_judged_at_one_query(cli: Cli, name: str, code: int) -> None:
     assert cli("init", f"kernels:{name}")[0] == 0
     assert 'refuses: ["T ≠ 1"]' in Path("implementations/kernels/manifest.yaml").read_text(encoding="utf-8")

@@ -43,7 +43,8 @@ def test_borders_are_handed_on() -> None:
     assert form.remarks == ()
 
 
-@pytest.mark.parametrize(("name", "code"), [("right", 0), ("all_as_the_first", 1)])
+@pytest.mark.parametrize(("name", "code"), [
+    pytest.param("right", 0, marks=pytest.mark.nightly), ("all_as_the_first", 1)])
 def test_ragged_batches_are_judged(cli: Cli, name: str, code: int) -> None:
     assert cli("init", f"kernels:{name}")[0] == 0
     found, out, _ = cli("check", f"kernels/{name}", "--implementations", "implementations", "--dtype", "float32",

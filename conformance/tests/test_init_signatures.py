@@ -227,6 +227,7 @@ def check_what_is_found_out(target: str, implementations: Path, table: str) -> N
         assert row(target, form) in table, f"docs/init.md is old: python {Path(__file__).name} prints the table"
 
 
+@pytest.mark.nightly
 def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
     """Every kind of adapter, by the rules of this repository."""
     pytest.importorskip("torch")

@@ -77,7 +77,7 @@ def test_such_a_function_is_right_within_rounding(tmp_path: Path) -> None:
     assert verdicts(f"{tmp_path / 'mine.py'}:attend", "attention.definition") == {"attention.definition": Verdict.HELD}
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [fault.name for fault in invariance.FAULTS])
 def test_each_fault_claims_what_it_breaks(name: str) -> None:
     subject = fault_subject(f"fault/{name}")

@@ -20,7 +20,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
-from attnspec.runner import watch
+from attnspec.runner import session
 from attnspec.runner.environment import ONE_THREAD, prepared
 from attnspec.runner.session import Result, Session
 from attnspec.runner.traces import last_words
@@ -143,7 +143,7 @@ def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("STUB_MARK", str(tmp_path / "mark"))
-    monkeypatch.setattr(watch, "SILENCE", 6.0)
+    monkeypatch.setattr(session, "SILENCE", 6.0)
     outcomes = run(name, "held")
     assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.HELD}
     assert (tmp_path / "mark").exists()

@@ -44,6 +44,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_a_mutant_is_not_killed_by_a_test_of_its_text(checkout: Path) -> None:
     copy = checkout.parent / "a copy"
     copy.mkdir()

@@ -13,10 +13,8 @@ import pytest
 import torch
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import Effort
-from attnspec.kernels.called import as_attention
 from attnspec.kernels.definitions import DECODE, LAST_PAGE, PREFILL, RAGGED, is_attention, read
-from attnspec.kernels.flashinfer import evaluator
-from attnspec.kernels.judged import judged
+from attnspec.kernels.flashinfer import as_attention, evaluator, judged
 
 Tensor = Any
 KINDS = {"gqa_ragged_prefill_causal_h4_kv2_d16": (RAGGED, 0), "gqa_paged_prefill_causal_h4_kv2_d16_ps1": (PREFILL, 1),
@@ -102,6 +100,7 @@ def test_a_wrong_kernel_fails_with_the_clause(name: str) -> None:
     assert found.failure.clause in found.told
 
 
+@pytest.mark.nightly
 def test_outputs_handed_over_are_read_and_what_is_not_written_is_seen() -> None:
     name = "gqa_ragged_prefill_causal_h4_kv2_d16"
 

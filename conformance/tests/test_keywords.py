@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -25,15 +26,15 @@ LISTS = frozenset({"diagnosis/calls.py", "diagnosis/variables.py"})
 keyword, and are no place to look for one.
 """
 
-FOLDERS = ("faults/sizes/", "evaluation/baselines/")
-"""Families of faults, and what other suites try: data, each folder counted once."""
+FOLDERS = ("faults/sizes/",)
+"""Families of faults: data, the folder counted once."""
 
 NAMED: Mapping[str, Mapping[str, str]] = {
     "softcap": {
         "core/keywords.py": "its definition",
         "numerics/reference.py": "its formula",
         "numerics/bound.py": "its term in the bound",
-        "numerics/typical.py": "its term in the law of roundings",
+        "numerics/expectation.py": "its term in the law of roundings",
         "numerics/roundings.py": "what both terms share",
         "questions/visibility.py": "its read-outs",
         "vocabulary/transforms/keywords.py": "its words",
@@ -46,8 +47,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/operands.py": "what blocks of it need",
         "faults/sizes/": "families of faults that need it",
-        "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
-        "numerics/gradient_truth.py": "its derivative",
+                "numerics/gradient_truth.py": "its derivative",
         "numerics/gradient_errors.py": "the term of its derivative",
         "faults/backward.py": "its stage in the backward pass",
         "faults/grad_output.py": "backward passes that lose it",
@@ -69,8 +69,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/operands.py": "which keys are in it",
         "faults/sizes/": "families of faults that need it",
-        "evaluation/baselines/": "test suites that have it, and cases of theirs that are left out",
-        "faults/grad_output.py": "backward passes that lose it",
+                "faults/grad_output.py": "backward passes that lose it",
         "faults/cache.py": "decoders whose window or ring is wrong",
         "faults/decoding_mistakes.py": "the rings of these",
         "faults/sound_decoder.py": "a ring that is as long as it",
@@ -94,9 +93,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
         "faults/grad_output.py": "backward passes that lose it",
-        "faults/gradient_threads.py": "real mistakes with it",
         "faults/decoding_mistakes.py": "a decoder that has one for all entries",
-        "kernels/called.py": "the arrays of a benchmark that it becomes",
+        "kernels/flashinfer.py": "the arrays of a benchmark that it becomes",
     },
     "query_lengths": {
         "core/feature_coverage.py": "a single query has no shorter length",
@@ -160,7 +158,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dense.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
-        "kernels/called.py": "an output of a benchmark's kernels",
+        "kernels/flashinfer.py": "an output of a benchmark's kernels",
     },
     "past_key": {
         "vocabulary/transforms/contents.py": "past content that is replaced",
@@ -212,7 +210,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/packed.py": "of each sequence its own",
         "faults/sound_packed.py": "packed sequences with them",
         "faults/backward.py": "its stage in the backward pass",
-        "evaluation/baselines/": "test suites that have them",
     },
     "query_segments": {
         "core/keywords.py": "its field",
@@ -237,7 +234,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/transforms/pages.py": "its words",
         "faults/fault.py": "the stage of its faults",
         "faults/block_table.py": "its faults",
-        "kernels/called.py": "the arrays of a benchmark that it becomes",
+        "kernels/flashinfer.py": "the arrays of a benchmark that it becomes",
         "scaffold/meaning.py": "how many keys an adapter that `attnspec init` writes has room for",
     },
     "grad_output": {
@@ -252,12 +249,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/fault.py": "the stage of its faults",
         "faults/grad_output.py": "its faults",
         "faults/grad_state.py": "faults that remember or overwrite",
-        "faults/layer_backward.py": "a layer's backward pass",
-        "faults/grad_params.py": "the stage of faults in gradients of parameters",
+        "faults/grad_params.py": "a layer's backward pass, and faults in gradients of its parameters",
         "vocabulary/gradients.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
         "faults/made.py": "the stage of compiled and recomputed ones",
-        "evaluation/baselines/": "test suites that compare gradients",
     },
     "dropout_rate": {
         "core/keywords.py": "its field",
@@ -274,8 +269,13 @@ NAMED: Mapping[str, Mapping[str, str]] = {
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
 
 
-def spoken(source: str) -> Iterator[str]:
+@functools.cache
+def spoken(source: str) -> frozenset[str]:
     """Every identifier, attribute, argument, module and text; docstrings are left out."""
+    return frozenset(_spoken(source))
+
+
+def _spoken(source: str) -> Iterator[str]:
     tree = ast.parse(source)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

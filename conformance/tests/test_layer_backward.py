@@ -354,6 +354,7 @@ def test_a_layers_backward_pass_that_cannot_be_called_is_told(tmp_path: Path, pa
     assert said in str(raised.value)
 
 
+@pytest.mark.nightly
 def test_a_check_judges_a_layer_and_its_backward_pass(cli: Cli, tmp_path: Path) -> None:
     words = ("--clause", "gradients.of_*", "--dtype", "float32", "--effort", "glance", "-n", "1")
     code, out, _ = cli("check", mine(tmp_path), *words)

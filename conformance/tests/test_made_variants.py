@@ -140,7 +140,7 @@ def test_a_form_of_pytorch_that_differs_is_convicted(
     assert outcome.reason.startswith(says)
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "form", "says"), [
     ("asks_numbers", "export", "torch.export refuses it ("),
     ("asks_numbers", "vmap", "torch.func.vmap refuses it ("),

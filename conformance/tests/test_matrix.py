@@ -98,6 +98,7 @@ def test_the_matrix_is_green_where_nothing_is_new(judge: Judge) -> None:
     assert output.endswith("Conforms, but for 1 known failure. (exit code 0)\n")
 
 
+@pytest.mark.nightly
 def test_a_fault_put_into_an_adapter_turns_it_red(judge: Judge) -> None:
     judge()
     code, output = judge("(None, 0))", "(None, 1))")  # the causal mask reaches one key too far

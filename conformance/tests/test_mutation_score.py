@@ -69,6 +69,7 @@ def test_a_battery_tells_wrong_values_from_exceptions(tmp_path: Path, change: st
     assert compare(kernel_files()["dense"], written(tmp_path, mutant(change))).answers is answers
 
 
+@pytest.mark.nightly
 def test_a_wrong_mutant_is_convicted_and_an_equivalent_one_is_not_ranked() -> None:
     assert judge_mutant(mutant("column < row")).is_convicted
     text = kernel_files()["dense"].read_text(encoding="utf-8")

@@ -102,7 +102,7 @@ def plan(effort: Effort, limits: Limits = LIMITS, demands: tuple[Demand, ...] = 
     return SizePlan(demands, limits, effort, dtype=DType.FLOAT16)
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("effort", [Effort.QUICK, Effort.DEFAULT])
 def test_every_size_that_is_dealt_is_taken(effort: Effort) -> None:
     rows = [sizes for demand in OF_CORE for sizes in plan(effort, demands=OF_CORE).rows(demand)]

@@ -119,9 +119,9 @@ def test_a_stream_that_was_closed_before_is_no_error(mine: Path) -> None:  # noq
 ONE_FILE = [
     (CHECK, "--record", "--html"), (CHECK, "--record", "--junit"), (CHECK, "--html", "--junit"),
     (CHECK, "--record", "--baseline"), (CHECK, "--html", "--baseline"), (("audit",), "--record", "--junit"),
-    (("probe", "mine.py:attend"), "--record", "--html"), (("power",), "--record", "--html"),
-    (("campaign",), "--record", "--html"), (("report", "run.jsonl"), "--html", "--markdown"),
-    (("report", "run.jsonl"), "--html", "--junit"), (("report", "run.jsonl"), "--html", "--picture"),
+    (("probe", "mine.py:attend"), "--record", "--html"),
+    (("report", "run.jsonl"), "--html", "--markdown"),
+    (("report", "run.jsonl"), "--html", "--junit"),
     (("report", "run.jsonl"), "--html", "--baseline")]
 
 
@@ -169,8 +169,7 @@ def test_different_files_and_devices_may_be_named() -> None:
 @pytest.mark.parametrize("words", ["report run.jsonl --html run.jsonl", "report run.jsonl --junit ./run.jsonl",
                                    "combine run.jsonl -o new.jsonl --html run.jsonl",
                                    "combine run.jsonl -o run.jsonl",
-                                   "combine run.jsonl -o new.jsonl --html new.jsonl",
-                                   "power --against run.jsonl --record run.jsonl"])
+                                   "combine run.jsonl -o new.jsonl --html new.jsonl"])
 def test_what_is_read_is_not_written_over(cli: Cli, here: Path, words: str) -> None:
     before = write_record(here / "run.jsonl", run_started()).read_bytes()
     code, _, err = cli(*words.split())
@@ -211,6 +210,7 @@ def test_of_many_that_open_one_new_record_at_once_one_has_it(here: Path) -> None
     read_record(here / "run.jsonl")
 
 
+@pytest.mark.nightly
 def test_commands_that_begin_at_one_moment_keep_a_record_each(mine: Path) -> None:
     words = [sys.executable, "-m", "attnspec", *CHECK]
     runs = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(3)]

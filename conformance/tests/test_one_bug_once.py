@@ -24,9 +24,8 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import openings
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
-from attnspec.trials.made_small import made_handy
 from attnspec.trials.resizing import Resizer
-from attnspec.trials.trial import FEW, Trial
+from attnspec.trials.trial import FEW, Trial, made_handy
 
 SPEC = load_spec()
 CHECKS, REFUTATIONS = compile_spec(SPEC), read_refutations(SPEC)

@@ -225,6 +225,7 @@ def _forgetful(ask: Callable[..., Any]) -> Callable[..., Any]:
     return lambda problem, key, **_: ask(problem, key, fresh=True)
 
 
+@pytest.mark.nightly
 def test_the_search_is_told_how_close_each_case_came_in_octaves(monkeypatch: pytest.MonkeyPatch) -> None:
     closeness: list[float] = []
     monkeypatch.setattr("attnspec.trials.searching.target", closeness.append)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from attnspec.cli.group import COMMANDS
+from attnspec.cli.group import FURTHER, USERS
 from attnspec.core import docstrings
 from attnspec.core.paths import folder
 from attnspec.record.events import RunStarted
@@ -26,7 +26,7 @@ def command(*words: str, optimise: str = "2") -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", ["--help", *(f"{name} --help" for name in ("check", "report")), "schema",
                                    "schema --record", "list words", "explain causal.no_lookahead"])
 def test_what_is_told_is_the_same(here: Path, words: str) -> None:  # noqa: ARG001
@@ -66,11 +66,15 @@ def test_a_docstring_is_read_from_its_source(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_command_has_help() -> None:
     code, out, _ = command("--help")
     assert code == 0
-    lines = {line.split()[0]: line.split()[1:] for line in out.partition("Commands:")[2].splitlines() if line.split()}
-    assert [name for name in COMMANDS if not lines.get(name)] == []
+    table, _, further = out.partition("\nCommands:\n")[2].partition("\nFurther commands: ")
+    lines = {line.split()[0]: line.split()[1:] for line in table.splitlines() if line.split()}
+    assert [name for name in USERS if not lines.get(name)] == []
+    assert further.strip().rstrip(".").split(", ") == list(FURTHER)
 
 
-@pytest.mark.parametrize("root", [PACKAGE, folder("implementations")], ids=["attnspec", "implementations"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("root", [PACKAGE, PACKAGE.parent / "evaluation", folder("implementations")],
+                         ids=["attnspec", "evaluation", "implementations"])
 def test_no_assertion_does_anything(root: Path) -> None:
     for file in root.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -211,6 +211,7 @@ def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Pat
 
 # --- the commands
 
+@pytest.mark.nightly
 def test_own_clauses_are_listed_linted_and_explained(cli: Cli) -> None:
     assert cli("lint", "--spec-add", "mine.yaml") == (0, "No problem found.\n", "")
     assert "mine.doubled" in cli("list", "clauses", "--spec-add", "mine.yaml")[1]
@@ -275,7 +276,7 @@ def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], a
     assert linted(cli, clause("it")) == ["No problem found."]
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("fault", "why"), [
     ("output_with_residual", ""), ("size_keys_tail_lost", ""),
     ("scale_none", "its first 5 cases hold at every dtype"),
@@ -288,6 +289,7 @@ def test_lint_puts_own_clauses_to_the_faults_that_they_name(cli: Cli, mine: Path
     assert cli("lint", "--spec-add", "mine.yaml") == ((2, told, "") if why else (0, "No problem found.\n", ""))
 
 
+@pytest.mark.nightly
 def test_lint_puts_own_clauses_to_what_is_right(cli: Cli, mine: Path) -> None:
     mine.write_text(MINE.replace("by: 2, observe", "by: 4, observe"), encoding="utf-8")
     told = ("mine.yaml:2: 'mine.doubled' is false: sound/naive, whose answers are right by the definition, violates it. Mend "
@@ -357,6 +359,7 @@ def test_an_own_clause_is_judged_and_replayed_by_the_line_printed(cli: Cli) -> N
     assert "mine.doubled (mine.yaml:2) is violated" in out
 
 
+@pytest.mark.nightly
 def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, mine: Path, tmp_path: Path) -> None:
     _, _, record = judged(cli, "--spec-add", str(mine.absolute()), "--clause", "mine.doubled")
     assert record.header.spec_added == ("mine.yaml",)

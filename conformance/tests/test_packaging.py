@@ -90,6 +90,15 @@ def test_the_installed_command_lists_and_explains(python: Path, tmp_path: Path) 
     assert "no_lookahead" in run(command, "explain", "causal.no_lookahead", cwd=tmp_path)
 
 
+def test_what_measures_attnspec_is_not_installed(python: Path, tmp_path: Path) -> None:
+    command = [str(python.parent / "attnspec"), "power"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 2)
+    assert done.stderr.endswith("In a checkout with an editable install: python -m evaluation power\n")
+    assert run(python, "-c", "import importlib.util; print(importlib.util.find_spec('evaluation'))",
+               cwd=tmp_path) == "None\n"
+
+
 def test_the_installed_command_judges_and_leaves_a_record_and_a_page(python: Path, tmp_path: Path) -> None:
     command = python.parent / "attnspec"
     run(command, "check", *EXAMPLE, "--record", "run.jsonl", "--html", "page.html", cwd=tmp_path)

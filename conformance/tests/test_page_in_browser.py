@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import evaluation.report.page
 import pytest
 from attnspec.core.nouns import DType, Level, Panel, Verdict
 from attnspec.record.clause_text import ClauseText, QuotedSource
@@ -116,6 +117,7 @@ def test_filters_choose_clauses(opened: Open, field: str, value: str, left: int)
     assert visible(browser, ".matrix tr[data-c]") == visible(browser, ".clause") == left
 
 
+@pytest.mark.nightly
 def test_the_subject_filter_leaves_one_column(opened: Open) -> None:
     browser = opened()
     assert visible(browser, ".matrix tr[data-c='0'] td") == 16
@@ -125,6 +127,7 @@ def test_the_subject_filter_leaves_one_column(opened: Open) -> None:
     assert left == "numpy/msa"
 
 
+@pytest.mark.nightly
 def test_clear_brings_everything_back(opened: Open) -> None:
     browser = opened()
     type_into(browser, "search", "no such clause")
@@ -188,6 +191,7 @@ def contrasts(browser: Chrome) -> Any:  # noqa: ANN401  (a JSON object)
     """, pairs)
 
 
+@pytest.mark.nightly
 def test_numbers_in_pictures_have_contrast(opened: Open) -> None:
     for theme in ("light", "dark"):
         ratios = evaluate(opened(theme=theme), """(() => {
@@ -218,11 +222,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks = [BlockJudged(f"lib/subject_{n}", dtype, 0, 9, 9, 0, 0, (3,) * BINS) for n in range(3) for dtype in DType]
     path = tmp_path_factory.mktemp("measured") / "page.html"
     whole = made_up_run()
-    write_page([replace(whole, outcomes=(), puts=tuple(faults), blocks=tuple(blocks))], path)
+    evaluation.report.page.write_page([replace(whole, outcomes=(), puts=tuple(faults), blocks=tuple(blocks))], path)
     return path
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "shown"), [(1280, "wide"), (390, "narrow")])
 def test_charts_fit_desk_and_phone(opened: Open, measured: Path, width: int, shown: str) -> None:
     browser = opened(width=width)
@@ -236,6 +240,7 @@ def test_charts_fit_desk_and_phone(opened: Open, measured: Path, width: int, sho
     assert all(name["right"] <= figure["left"] and name["height"] > 9 for name, figure, _ in boxes)
 
 
+@pytest.mark.nightly
 def test_colours_of_curves_stand_out_from_their_ground(opened: Open, measured: Path) -> None:
     for theme in ("light", "dark"):
         browser = opened(theme=theme)

@@ -67,6 +67,7 @@ def unused(paged: Paged) -> Array:
 # How they are put there
 
 
+@pytest.mark.family(48)
 @pytest.mark.parametrize("lengths", ["ragged", "full", "with_zero"])
 @pytest.mark.parametrize("keys", [1, 2, 4, 9, 12])
 @pytest.mark.parametrize("pattern", PAGE_PATTERNS)

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
-from attnspec.evaluation.baselines import rules
-from attnspec.evaluation.baselines.false_alarms import false_alarm_share
-from attnspec.evaluation.baselines.grids import HALVES, THREE
-from attnspec.evaluation.baselines.inputs import SHAPES, Suite
-from attnspec.evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
-from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
-from attnspec.evaluation.baselines.rules import RULES, Rule
 from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.subject import Subject
+from evaluation.baselines import rules
+from evaluation.baselines.false_alarms import false_alarm_share
+from evaluation.baselines.grids import HALVES, THREE
+from evaluation.baselines.inputs import SHAPES, Suite
+from evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
+from evaluation.baselines.references import Reference, ReferencedProblem
+from evaluation.baselines.rules import RULES, Rule
 from helpers.rules import part_of_the_work, said
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"
@@ -37,7 +37,7 @@ def _a_tenth_of_the_work() -> Iterator[None]:
         yield
 
 
-@pytest.mark.family(1, each="rule")
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
 def test_a_rule_accepts_the_textbook_on_all_of_its_own_cases(rule: Rule, dtype: DType) -> None:
     verdicts = said(rule, NAIVE, dtype)
@@ -57,7 +57,7 @@ def test_a_rule_convicts_a_layer_that_averages_over_queries(rule: Rule) -> None:
     assert any(rule.judge(own_subject("fault/layer_softmax_over_queries"), rule.dtypes[-1], 0))
 
 
-@pytest.mark.family(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
 def test_a_rule_says_the_same_twice_and_draws_anew_with_another_seed(rule: Rule) -> None:
     dtype = rule.dtypes[0]

@@ -11,22 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.cli import main
-from attnspec.cli.power_console import PowerConsole, SubjectCounter
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder as home
 from attnspec.core.plan import Plan
-from attnspec.evaluation.baselines.every import EVERY
-from attnspec.evaluation.baselines.gradient_rules import GRADIENT_RULES
-from attnspec.evaluation.baselines.rules import RULES
-from attnspec.evaluation.baselines.serving_rules import SERVING_RULES
-from attnspec.evaluation.power.against import Fall, compared
-from attnspec.evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
 from attnspec.faults.catalogue import fault_named
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
+from evaluation.baselines.every import EVERY
+from evaluation.baselines.gradient_rules import GRADIENT_RULES
+from evaluation.baselines.rules import RULES
+from evaluation.baselines.serving_rules import SERVING_RULES
+from evaluation.cli import main
+from evaluation.cli.power_console import PowerConsole, SubjectCounter
+from evaluation.power.against import Fall, compared
+from evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
 from helpers.commands import Cli
 from helpers.places import CHECKOUT
 from helpers.records import write_record
@@ -38,9 +38,9 @@ ONE = ("--fault", EQUIVALENT, "--dtype", "float32")
 
 
 @pytest.fixture
-def power(cli: Cli) -> Cli:
-    """`attnspec power` in an empty folder."""
-    return functools.partial(cli, "power", "--effort", "quick")
+def power(evaluation_cli: Cli) -> Cli:
+    """`python -m evaluation power` in an empty folder."""
+    return functools.partial(evaluation_cli, "power", "--effort", "quick")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
-from attnspec.report.power_details import Equivalent, distributions, equivalents, tally
-from attnspec.report.power_figures import (
+from evaluation.report.power_details import Equivalent, distributions, equivalents, tally
+from evaluation.report.power_figures import (
     Alarm,
     Escapee,
     FaultGroup,

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import pytest
-from attnspec.cli import main
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import to_line
@@ -18,11 +17,14 @@ from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.curves import NARROW, WIDE, chart, shortened, spread
-from attnspec.report.drawing import write_picture, write_power_picture
-from attnspec.report.figures import grouped, percent
-from attnspec.report.page import render
-from attnspec.report.power_view import markdown_table
+from attnspec.report.figures import grouped
+from evaluation import PROGRAM
+from evaluation.cli import main
+from evaluation.report.curves import NARROW, WIDE, chart, shortened, spread
+from evaluation.report.drawing import write_picture, write_power_picture
+from evaluation.report.page import render
+from evaluation.report.power_figures import percent
+from evaluation.report.power_view import markdown_table
 from helpers.pages import spaced_words
 from helpers.records import run_started
 
@@ -56,7 +58,7 @@ PUTS = (
 
 
 def record_of(*puts: SubjectPut, **changes: Changes) -> RunRecord:
-    header = run_started(command=("attnspec", "power"), items=len(puts), rules=RULES, faults=FAULTS)
+    header = run_started(command=(PROGRAM, "power"), items=len(puts), rules=RULES, faults=FAULTS)
     footer = RunFinished("2026-01-02T03:05:05+00:00", 60.0, {}, 0)
     return RunRecord(replace(header, **changes), (), (), footer, puts=puts)
 
@@ -299,6 +301,7 @@ def test_verdicts_alone_are_no_picture(tmp_path: Path) -> None:
         write_picture(record_of(), tmp_path / "power.svg")
 
 
+@pytest.mark.nightly
 def test_a_page_of_power_stays_small() -> None:
     rules = [said(f"rule{number}", 3) for number in range(9)]
     puts = [SubjectPut(f"fault/a_fault_number_{number}", dtype, seed, True, f"stage{number % 18}", "",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attnspec.cli.smoke import smoked
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.runner.session import Session
-from attnspec.runner.smoking import smoked
 from attnspec.subjects.registry import load, process_of
 
 MANIFEST = """

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import evaluation.cli
 import numpy as np
 import pytest
 from attnspec.cli import main
@@ -16,15 +17,15 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
-from attnspec.record.tried import Fate, Tried, read_tried
-from attnspec.report.ranges import ranges_page
-from attnspec.runner import ranges
 from attnspec.runner.judge import summon
-from attnspec.runner.ranges import judge_at
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.subjects.tested import End, Which
+from evaluation.ranges import bench
+from evaluation.ranges.bench import judge_at
+from evaluation.ranges.page import ranges_page
+from evaluation.ranges.tried import Fate, Tried, read_tried
 
 MANIFEST = """\
 library: Mine
@@ -296,7 +297,7 @@ def wheel(folder: Path, release: str, name: str) -> None:
 @pytest.fixture
 def ranged(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A library with two releases, of which the adapter knows the newest alone. One clause stands for all."""
-    monkeypatch.setattr(ranges, "judge_of", lambda plan: summon(replace(plan, clauses=("attention.one_key",))))
+    monkeypatch.setattr(bench, "judge_of", lambda plan: summon(replace(plan, clauses=("attention.one_key",))))
     folder = written(here, "return value")
     (folder / "mine" / "adapter.py").write_text(RIGHT)
     wheel(here, "1.0", "soft_max")
@@ -314,7 +315,7 @@ COMMAND = ["ranges", "mine", "--implementations", "all", "--environments", "e", 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("ranged")
 def test_ranges_tries_both_ends_once_and_writes_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*COMMAND, "--markdown", "page.md"]) == 1
+    assert evaluation.cli.main([*COMMAND, "--markdown", "page.md"]) == 1
     oldest, newest = sorted(read_tried(Path("t.jsonl")), key=lambda each: each.release)
     version = "{}.{}".format(*sys.version_info[:2])
     assert (oldest.fate, oldest.release, oldest.python) == (Fate.UNJUDGED, "1.0", version)
@@ -324,12 +325,12 @@ def test_ranges_tries_both_ends_once_and_writes_the_page(capsys: pytest.CaptureF
     assert "| `mine/attention` | 1.0: **cannot be judged** |  |  | 2.0: works |" in page
     assert "2 of 2 trials were judged at a glance; 1 of these work." in page
     assert capsys.readouterr().out.count("mine/attention with") == 2
-    main(COMMAND)
+    evaluation.cli.main(COMMAND)
     assert capsys.readouterr().out == ""  # what is known is not tried again
 
 
 def test_a_rotary_embedding_is_judged_by_its_own_clauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "judge_of", lambda plan: summon(replace(plan, clauses=("*.definition",))))
+    monkeypatch.setattr(bench, "judge_of", lambda plan: summon(replace(plan, clauses=("*.definition",))))
     folder = written(tmp_path, "return value")
     about = MANIFEST.format(least="1").replace("dtypes:", "kind: rotary\n    claims: [rotary]\n    dtypes:")
     (folder / "mine" / "manifest.yaml").write_text(about)
@@ -343,12 +344,12 @@ def test_ranges_says_why_nothing_was_tried(here: Path, capsys: pytest.CaptureFix
     folder = written(here, "return value")
     ends = "tested: {oldest: {not_tested: no wheel}, newest: {install: numpy==2, python: '2.9'}}\nrequires:"
     (folder / "mine" / "manifest.yaml").write_text(MANIFEST.format(least="1").replace("requires:", ends))
-    assert main(COMMAND) == 0
+    assert evaluation.cli.main(COMMAND) == 0
     out = capsys.readouterr().out
     assert "mine/attention with oldest : not tested: no wheel" in out
     assert "mine/attention with newest : could not be installed: there is no python2.9 on the path that starts" in out
 
 
 def test_ranges_names_the_nearest_library_that_has_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ranges", "tim"]) == 2
+    assert evaluation.cli.main(["ranges", "tim"]) == 2
     assert "'tim' is not a known library that declares a range. Did you mean 'timm'?" in capsys.readouterr().err

@@ -24,8 +24,7 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
-from attnspec.ranking.kernels import KernelWorker, clearest_first
-from attnspec.ranking.scoring import GRADE, KernelScore
+from attnspec.ranking.kernels import GRADE, KernelScore, KernelWorker, clearest_first
 from attnspec.ranking.targets import kernels
 from attnspec.record.events import Event, ItemFinished, ItemStarted
 from attnspec.record.outcome import Reading
@@ -244,6 +243,7 @@ def test_a_kernel_is_dropped_after_so_many_failing_clauses(tmp_path: Path) -> No
     assert found.held + found.failed + found.untried >= all_of_it.held + all_of_it.failed
 
 
+@pytest.mark.nightly
 def test_clauses_that_do_not_apply_are_not_counted_as_dropped(tmp_path: Path) -> None:
     found = ranked_by(tmp_path, STRICT, 1, clauses=("causal.*", "window.*", "rotary.*"))
     assert found.untried < 10

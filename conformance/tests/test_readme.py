@@ -12,8 +12,8 @@ from attnspec.engine.engine import Engine
 from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record, read_records
-from attnspec.report.drawing import write_power_picture
-from attnspec.report.power_view import markdown_table
+from evaluation.report.drawing import write_power_picture
+from evaluation.report.power_view import markdown_table
 from helpers.places import CHECKOUT
 from helpers.records import run_started
 
@@ -65,14 +65,14 @@ def test_the_readme_s_function_conforms_with_the_line_that_mends_it(tmp_path: Pa
 def test_the_tables_of_rules_are_those_of_the_records(page: str, records: list[Path]) -> None:
     given = [markdown_table(read_record(record)) for record in records if record.exists()]
     assert tables((CHECKOUT / page).read_text(encoding="utf-8")) == given, (
-        f"attnspec report reports/power/NAME.jsonl --table prints the tables that belong into {page}")
+        f"python -m evaluation report reports/power/NAME.jsonl --table prints the tables that belong into {page}")
 
 
 @pytest.mark.parametrize("group", ["gradients", "serving"])
 def test_the_table_of_a_group_of_rules_is_that_of_its_record(group: str) -> None:
     page = CHECKOUT / "docs" / f"{group}.md"
     assert tables(page.read_text(encoding="utf-8")) == [markdown_table(*read_records(POWER / f"{group}.jsonl"))], (
-        f"attnspec report reports/power/{group}.jsonl --table prints the table that belongs into docs/{group}.md")
+        f"python -m evaluation report reports/power/{group}.jsonl --table prints the one that belongs into {page.name}")
 
 
 @pytest.mark.parametrize(("group", "count"), [("gradients", 16), ("serving", 9)])
@@ -86,7 +86,8 @@ def test_the_picture_is_drawn_from_the_record(tmp_path: Path) -> None:
     if RECORD.exists():
         write_power_picture(read_record(RECORD), tmp_path / "power.svg")
         assert (tmp_path / "power.svg").read_bytes() == PICTURE.read_bytes(), (
-            f"attnspec report {RECORD.relative_to(CHECKOUT)} --picture {PICTURE.relative_to(CHECKOUT)} draws it anew")
+            f"python -m evaluation report {RECORD.relative_to(CHECKOUT)} --picture {PICTURE.relative_to(CHECKOUT)} "
+            "draws it anew")
 
 
 def test_a_table_is_found_whole_wherever_it_stands() -> None:

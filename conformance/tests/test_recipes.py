@@ -15,7 +15,7 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.problems.size_plan import ROWS, SIMPLEST
-from attnspec.problems.strategy import recipes
+from attnspec.trials.searching import recipes
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 

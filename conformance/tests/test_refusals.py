@@ -101,6 +101,7 @@ def test_who_claims_the_profile_has_promised_it(tmp_path: Path) -> None:
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
 
 
+@pytest.mark.nightly
 def test_a_promise_as_an_attribute_counts_too(tmp_path: Path) -> None:
     target = written(tmp_path, REFUSALS["grouped"][0], "attend.grouped = True")
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
@@ -126,6 +127,7 @@ def test_grouped_heads_that_are_taken_count_as_if_they_were_declared(
     assert summon(written(tmp_path, check), Plan(())).declaration.limits.grouped is takes
 
 
+@pytest.mark.nightly
 def test_a_keyword_refused_with_groups_is_a_limit(tmp_path: Path) -> None:
     check = 'if mask is not None and Hkv < H: raise NotImplementedError("mask with grouped heads (Hkv < H)")'
     outcome = judged(written(tmp_path, check), "masking.definition")["masking.definition"]
@@ -180,6 +182,7 @@ def test_registered_subjects_are_held_to_their_manifests() -> None:
     assert not summon("numpy/msa", Plan(())).refused
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("function", [attend])
 def test_a_function_of_this_module_is_asked_as_well(function: Callable[..., object]) -> None:
     subject = summon(f"{function.__module__}:{function.__name__}", Plan(()))

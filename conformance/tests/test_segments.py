@@ -243,7 +243,7 @@ def test_a_function_with_segments_is_recognised_by_its_parameters(tmp_path: Path
     assert {"query_segments", "key_segments"} <= subject.declaration.keywords
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["segments_at_most", "segments_dropped_with_bias", "key_segments_late"])
 def test_a_diagnosis_names_what_is_wrong_with_segments(fault: str) -> None:
     engine = Engine(Plan((f"fault/{fault}",), clauses=("segments.definition",), dtypes=(DType.FLOAT32,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from sentences import CHECKOUT, drawn, of_code, of_document, of_page, of_yaml
 
 
@@ -13,6 +14,7 @@ def written(folder: Path, name: str, text: str) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_a_seed_draws_the_same_sentences_from_every_kind_of_source() -> None:
     found = drawn(5, 13)
     assert found == drawn(5, 13)

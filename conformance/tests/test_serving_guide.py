@@ -49,6 +49,7 @@ def test_a_worked_example_conforms(name: str, clauses: str, source: str, tmp_pat
     assert {item: verdict for item, verdict in found.items() if verdict is not Verdict.HELD} == {}
 
 
+@pytest.mark.nightly
 def test_an_example_that_forgets_the_lengths_does_not_conform(tmp_path: Path) -> None:
     [source] = [source for name, _, source in EXAMPLES if name == "lengths.py"]
     path = tmp_path / "forgetful.py"
@@ -97,6 +98,7 @@ def test_the_guide_shows_a_case_as_it_is_printed() -> None:
     assert in_a_line(trial, case).startswith(f"{shown}, entries")
 
 
+@pytest.mark.nightly
 def test_a_decoder_that_counts_new_keys_alone_does_not_conform(tmp_path: Path) -> None:
     [source] = [source for name, _, source in EXAMPLES if name == "decoding.py"]
     path = tmp_path / "uncounted.py"

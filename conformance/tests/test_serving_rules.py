@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
-from attnspec.evaluation.baselines import serving_rules
-from attnspec.evaluation.baselines.grids import FLASH_ATTENTION, HALVES, THREE, Option, by_test
-from attnspec.evaluation.baselines.onnx_serving import LEFT_OUT, NODES, ServedNode
-from attnspec.evaluation.baselines.references import ReferencedProblem
-from attnspec.evaluation.baselines.rules import Rule, by_another_convention, twice_eager
-from attnspec.evaluation.baselines.serving_grids import CACHES, VARLEN
-from attnspec.evaluation.baselines.serving_rules import SERVING_RULES, thrice_eager
-from attnspec.evaluation.baselines.serving_suites import SERVED
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Problem, joined
+from evaluation.baselines import serving_rules
+from evaluation.baselines.grids import FLASH_ATTENTION, HALVES, THREE, Option, by_test
+from evaluation.baselines.onnx_serving import LEFT_OUT, NODES, ServedNode
+from evaluation.baselines.references import ReferencedProblem
+from evaluation.baselines.rules import Rule, by_another_convention, twice_eager
+from evaluation.baselines.serving_grids import CACHES, VARLEN
+from evaluation.baselines.serving_rules import SERVING_RULES, thrice_eager
+from evaluation.baselines.serving_suites import SERVED
 from helpers.rules import names_itself_and_its_source, part_of_the_work
 
 USED = [(rule, dtype) for rule in SERVING_RULES.values() for dtype in rule.dtypes]

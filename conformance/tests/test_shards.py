@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import evaluation.cli
 import pytest
 import yaml
 from attnspec.cli import main
@@ -14,14 +15,14 @@ from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.shard import Shard, dealt, read_shard
-from attnspec.evaluation.false_alarms.jobs import as_part, begun, cases_of_part, rows_of_part
-from attnspec.evaluation.false_alarms.rows import rows_of
 from attnspec.record.events import ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record, read_records
 from attnspec.record.sharded import ShardsError, check_whole, plan_digest
 from attnspec.runner.shards import Sharing
 from attnspec.spec.load import load_spec
+from evaluation.false_alarms.jobs import as_part, begun, cases_of_part, rows_of_part
+from evaluation.false_alarms.rows import rows_of
 from helpers.records import write_record
 
 ITEMS = tuple(Item(target, clause, dtype) for target in ("a/one", "b/two", "c/three")
@@ -183,7 +184,7 @@ def test_timings_without_a_shard_are_refused(tmp_path: Path, capsys: pytest.Capt
 
 def test_a_shard_of_power_is_not_compared_with_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_record(tmp_path / "before.jsonl", header())
-    assert main(["power", "--shard", "1/2", "--against", str(path)]) == 2
+    assert evaluation.cli.main(["power", "--shard", "1/2", "--against", str(path)]) == 2
     assert "Join the shards first: attnspec combine." in capsys.readouterr().err
 
 

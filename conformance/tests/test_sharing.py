@@ -17,7 +17,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import PREFIX, SHARED, BrokenFrame, Entries, Incoming, packed, received
 from attnspec.host.serving import MOST_KEPT
 from attnspec.host.sharing import ROOM, Again
-from attnspec.hosting.memory import shared_memory
+from attnspec.hosting.process import shared_memory
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.registry import load

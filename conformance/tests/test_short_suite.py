@@ -62,6 +62,7 @@ def test_the_two_parts_are_the_whole_and_each_family_is_in_the_short_one(tmp_pat
     assert "test_dear" in nightly
 
 
+@pytest.mark.nightly
 def test_a_new_case_takes_the_place_of_one_at_most(tmp_path: Path) -> None:
     before, after = (set(collected(tmp_path, "not nightly", numbers)) for numbers in (9, 10))
     assert len(before - after) <= 1

@@ -11,8 +11,6 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.engine import Engine
-from attnspec.evaluation.power.against import compared
-from attnspec.evaluation.power.jobs import PowerJobs, with_power
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, declaration_of, fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.planted import Axes, Planted, axes_of
@@ -29,6 +27,8 @@ from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
+from evaluation.power.against import compared
+from evaluation.power.jobs import PowerJobs, with_power
 from helpers.commands import Cli
 from helpers.law import checks
 
@@ -117,6 +117,7 @@ def test_it_is_convicted_beyond_the_least_sizes_too(family: FaultFamily) -> None
     assert judged(fault, beyond(fault)).failure is not None, f"{fault.reach}: {beyond(fault)}"
 
 
+@pytest.mark.family(124)
 @each_drawn
 def test_next_to_where_it_bites_it_answers_bit_for_bit_as_sound_stages(fault: Fault) -> None:
     beside = list(plant(fault).beside())
@@ -127,6 +128,7 @@ def test_next_to_where_it_bites_it_answers_bit_for_bit_as_sound_stages(fault: Fa
         np.testing.assert_array_equal(wrong, right, err_msg=str(axes))
 
 
+@pytest.mark.family(30)
 @pytest.mark.parametrize("fault", [fault for fault in DRAWN if plant(fault).keywords], ids=lambda fault: fault.name)
 def test_without_its_keywords_it_answers_bit_for_bit_as_sound_stages(fault: Fault) -> None:
     problem = make_problem(recipe(plant(fault).least(), frozenset()), DType.FLOAT32)
@@ -148,6 +150,7 @@ def test_there_are_many_kinds_and_many_of_them_need_two_things() -> None:
         "B", "H", "Hkv", "G", "T", "S", "D", "Dv", "B·H"}
 
 
+@pytest.mark.family(30)
 @each_family
 def test_a_seed_draws_sizes_that_effort_default_can_meet(family: FaultFamily) -> None:
     for seed in MANY:
@@ -238,6 +241,7 @@ def test_the_clauses_of_a_family_exist_and_take_its_keywords(family: FaultFamily
     assert [name for name in family.clauses if checks()[name].lacking(subject)] == []
 
 
+@pytest.mark.nightly
 def test_a_replay_line_of_a_drawn_fault_is_convicted_again(cli: Cli) -> None:
     case = recipe(FAMILIES[ONE].drawn(7).least(), frozenset()).text
     code, out, _ = cli("replay", f"{FAULT}{ONE}@7 attention.definition float32 {case}")
@@ -284,8 +288,8 @@ def test_power_is_held_against_the_same_seed_of_a_family() -> None:
     assert (found.gone, dict(found.new)) == ((), {})
 
 
-def test_the_matrix_is_not_about_families(cli: Cli) -> None:
-    code, _, err = cli("refutations", "--fault", "size_*")
+def test_the_matrix_is_not_about_families(evaluation_cli: Cli) -> None:
+    code, _, err = evaluation_cli("refutations", "--fault", "size_*")
     assert code == 2
     assert ("the sizes at which these faults show are drawn from a seed, so the matrix does not list them. "
-            "Test them with: attnspec power --fault NAME.") in err
+            "Test them with: python -m evaluation power --fault NAME.") in err

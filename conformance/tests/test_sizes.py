@@ -15,7 +15,6 @@ from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
 from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
 from attnspec.problems.domain import domain
-from attnspec.problems.drawer import Drawer
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import (
     AIMED,
@@ -24,6 +23,7 @@ from attnspec.problems.size_plan import (
     ROWS,
     SHARED,
     SIMPLEST,
+    Drawer,
     SizePlan,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS
@@ -168,7 +168,7 @@ def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
     assert len(set(own)) > 0.98 * len(own) > 1000
 
 
-@pytest.mark.family(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.35), (Effort.DEFAULT, 0.55)])
 def test_uses_of_more_than_two_axes_are_met_too(effort: Effort, least: float) -> None:
     openings = [lengths_of(sizes) for rows in dealt(plan(effort)).values() for sizes in rows[:AIMED[effort]]]
@@ -209,7 +209,8 @@ def test_what_opens_a_trial_grows_from_small_to_large(effort: Effort) -> None:
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("effort", [
+    pytest.param(each, marks=pytest.mark.nightly) if each is Effort.THOROUGH else each for each in Effort])
 def test_what_compiles_is_put_few_shapes_by_all_clauses_together(effort: Effort) -> None:
     rows = dealt(plan(effort, compiles=True))
     assert all(rows.values())

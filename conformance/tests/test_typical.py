@@ -15,9 +15,8 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.expectation import Expectation, expect
+from attnspec.numerics.expectation import Expectation, _partial_sums, expect, multiple
 from attnspec.numerics.precision import Precision, graded, precision_of
-from attnspec.numerics.typical import _partial_sums, multiple
 from attnspec.problems.domain import GENERIC_FAMILIES, GENERIC_KINDS, MaskName, domain
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.make import make_problem

@@ -54,6 +54,7 @@ def test_a_window_is_a_tuple_in_a_process_of_its_own(tmp_path: Path) -> None:
     np.testing.assert_array_equal(answer.output, posed.value * 3)
 
 
+@pytest.mark.family(48)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize(("T", "S"), [(5, 5), (3, 6), (6, 3)])
 @pytest.mark.parametrize("conventions", [TOP_LEFT, BOTTOM_RIGHT], ids=["top_left", "bottom_right"])

@@ -111,6 +111,7 @@ def test_a_clause_added_in_yaml_alone_is_held_by_a_sound_function(extended: Path
     assert outcome.verdict is Verdict.HELD
 
 
+@pytest.mark.nightly
 def test_a_clause_of_ones_own_is_held_by_who_keeps_it(own: Path) -> None:
     outcome = judged("mine.batch_invariant", "attend", own.parent, spec_add=(str(own),))
     assert outcome.verdict is Verdict.HELD

@@ -28,17 +28,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         offer()
         attnspec.main(arguments, prog_name=NAME)  # answers the shell and exits
+    return run_program(attnspec, NAME, arguments)
+
+
+def run_program(commands: click.Group, name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run one of these commands, and return its exit code. name: what a user types before the command's own."""
     with patient():
-        code = _told(sys.argv[1:] if arguments is None else arguments)
+        code = _told(commands, name, sys.argv[1:] if arguments is None else arguments)
         return CANNOT_RUN if _is_lost() else code
 
 
-def _told(arguments: Sequence[str]) -> int:
+def _told(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
     """The exit code of a command, with whatever stops it told on standard error."""
     try:
         _possible()
         _check_letters(arguments)
-        return _run(arguments)
+        return _run(commands, name, arguments)
     except click.ClickException as problem:
         problem.show()
     except AttnspecError as problem:
@@ -62,11 +67,11 @@ def _own_up() -> int:
     return CANNOT_RUN
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
     """As click's `main` does, which makes exit code 1 of a pipe that breaks."""
     try:
-        with attnspec.make_context(NAME, [*arguments]) as context:
-            return int(attnspec.invoke(context) or 0)
+        with commands.make_context(name, [*arguments]) as context:
+            return int(commands.invoke(context) or 0)
     except click.exceptions.Exit as end:  # --help and --version
         return end.exit_code
 

@@ -14,12 +14,21 @@ from attnspec.cli.numbers import ParsedText
 from attnspec.cluster.address import read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.plan import Plan
-from attnspec.record.order import put_in_order
 from attnspec.runner.session import Result
 from attnspec.subjects.on_workers import asked_workers
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
+
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnspec.core.files import write_whole
+from attnspec.record.codec import to_line
+from attnspec.record.events import Done, Event, ItemStarted, Key, RunFinished, RunStarted, SubjectKnown, key_of
+from attnspec.record.read import read_events
 
 Given: TypeAlias = Any  # what click hands over
 
@@ -75,3 +84,51 @@ def in_order(carrier: ClusterCarrier | None, record: Path | None, result: Result
     """What came from many workers, in the order of the plan."""
     if carrier and record:
         put_in_order(record, result.done)
+
+
+# Puts a record in the order of its plan
+
+
+Position = tuple[float, int]
+
+
+def put_in_order(path: Path, done: Sequence[Done]) -> None:
+    """Rewrite the record as one worker would have written it: jobs in this order, a subject's card after its first job
+    has begun. What the record had before stays in front. A pipe or a device is left alone.
+
+    Raises RecordError, and UsageError where the file cannot be written; then it stays as it was.
+    """
+    if not path.is_file():
+        return
+    places = _Places.of(done)
+    events = sorted((event for _, event in read_events(path)), key=places.of_event)
+    write_whole(path, "".join(f"{to_line(event)}\n" for event in events), "record")
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The place of each job, and of the first of each subject."""
+
+    jobs: dict[Key, int]
+    subjects: dict[str, int]
+
+    @classmethod
+    def of(cls, done: Sequence[Done]) -> _Places:
+        """In this order."""
+        jobs = {key_of(each): place for place, each in enumerate(done)}
+        subjects: dict[str, int] = {}
+        for (subject, _, _), place in jobs.items():
+            subjects.setdefault(subject, place)
+        return cls(jobs, subjects)
+
+    def of_event(self, event: Event) -> Position:
+        """Where it belongs; what belongs to no job of this run comes after the header."""
+        if isinstance(event, RunStarted):
+            return -math.inf, 0
+        if isinstance(event, RunFinished):
+            return math.inf, 0
+        if isinstance(event, SubjectKnown):
+            return self.subjects.get(event.card.id, -1), 1
+        if isinstance(event, ItemStarted):
+            return self.jobs.get((event.subject, event.clause, event.dtype), -1), 0
+        return self.jobs.get(key_of(event), -1), 2

@@ -44,6 +44,11 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
     keep_apart({"--out": out}, records)
     keep_apart({"--html": html}, [*records, out])
     read = {path: read_records(path) for path in records}
+    if html:
+        from attnspec.report.sections import check_shown  # noqa: PLC0415  (weight: Jinja2)
+
+        check_shown([run for runs in read.values() for run in runs],
+                    way=f"Leave out --html; then, in a checkout: python -m evaluation report {out}")
     combine(records, out, retold=with_findings if is_retold else None, ended=footer_of if is_whole else None)
     for path, runs in read.items():
         tell_interrupted(path, runs)

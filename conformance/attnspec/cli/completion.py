@@ -152,6 +152,5 @@ targets = _completer(_targets)
 clauses = _completer(_clauses)
 explainable = _completer(lambda ctx, start: (*_clauses(ctx, start), *(word.name for word in vocabulary()),
                                              *_faults(ctx, start)))
-faults = _completer(_faults)
 profiles = _completer(lambda _ctx, _start: PROFILES)
 libraries = _completer(_libraries)

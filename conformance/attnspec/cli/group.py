@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -48,56 +49,93 @@ def own_up(defects: Sequence[str]) -> None:
     click.echo(DEFECT, err=True)
 
 
-COMMANDS: Mapping[str, str] = {
+USERS: Mapping[str, str] = {
     "check": "attnspec.cli.check:check",
     "tour": "attnspec.cli.tour:tour",
-    "audit": "attnspec.cli.check:audit",
-    "rank": "attnspec.cli.rank:rank",
-    "replay": "attnspec.cli.check:replay",
-    "smoke": "attnspec.cli.smoke:smoke",
-    "probe": "attnspec.cli.probe:probe",
     "init": "attnspec.cli.init:init",
-    "list": "attnspec.cli.list:list_",
+    "replay": "attnspec.cli.check:replay",
     "explain": "attnspec.cli.explain:explain",
-    "power": "attnspec.cli.power:power",
-    "refutations": "attnspec.cli.refutations:refutations",
-    "campaign": "attnspec.cli.campaign:campaign",
-    "confirm": "attnspec.cli.confirm:confirm",
-    "ranges": "attnspec.cli.ranges:ranges",
-    "combine": "attnspec.cli.combine:combine_",
+    "list": "attnspec.cli.list:list_",
     "report": "attnspec.cli.report:report",
+    "probe": "attnspec.cli.probe:probe",
+    "rank": "attnspec.cli.rank:rank",
     "lint": "attnspec.cli.lint:lint",
-    "schema": "attnspec.cli.lint:schema",
 }
+"""What `attnspec --help` lists, in the order of a first visit and not of the alphabet."""
+
+FURTHER: Mapping[str, str] = {
+    "audit": "attnspec.cli.check:audit",
+    "combine": "attnspec.cli.combine:combine_",
+    "confirm": "attnspec.cli.confirm:confirm",
+    "schema": "attnspec.cli.lint:schema",
+    "smoke": "attnspec.cli.smoke:smoke",
+}
+"""What it names in one line below."""
+
+COMMANDS: Mapping[str, str] = {**USERS, **FURTHER}
+
+MOVED = ("power", "campaign", "refutations", "ranges")
+"""Commands that measure attnspec itself. They are in `conformance/evaluation`, which no wheel holds."""
 
 
-class Lazy(click.Group):
-    """A group that knows its commands by name."""
+class CommandGroup(click.Group):
+    """A group that imports a command when it is called. listed, further: names to `module:attribute`; help lists the
+    one, and names the other in a line.
+    """
+
+    def __init__(self, *, listed: Mapping[str, str], further: Mapping[str, str], **attributes: Any) -> None:  # noqa: ANN401  (click's own)
+        super().__init__(**attributes)
+        self.listed, self.further = listed, further
+        self._places = {**listed, **further}
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """In the order of a first visit, not of the alphabet."""
-        return list(COMMANDS)
+        """All, in their own order."""
+        return list(self._places)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         """Import the command."""
-        if name not in COMMANDS:
+        if name not in self._places:
             return None
-        module, _, attribute = COMMANDS[name].partition(":")
+        module, _, attribute = self._places[name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         if command.help is None and command.callback is not None:  # under `python -OO`
             command.help = docstring(command.callback)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What a user needs as a table, and the rest by name."""
+        commands = {name: self.get_command(ctx, name) for name in self.listed}
+        width = formatter.width - 6 - max(map(len, commands))  # as click's own: what the names leave of a line
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(width))
+                                for name, command in commands.items() if command])
+        if self.further:
+            formatter.write_paragraph()
+            formatter.write_text(f"Further commands: {', '.join(self.further)}.")
+
     def resolve_command(
         self, ctx: click.Context, args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command where there is none of this name."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"{args[0]!r} is not a command.{hint(args[0], COMMANDS)}")
+        if args[0] not in self._places and not args[0].startswith("-"):
+            ctx.fail(f"{args[0]!r} is not a command.{hint(args[0], self._places)}")
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
             check_values(command, rest)
         return name, command, rest
+
+
+class UsersGroup(CommandGroup):
+    """The commands of the installed package; it knows where those went that it has no more."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str],
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raise UsageError for a command that is outside of the package now."""
+        if args[0] in MOVED:
+            raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the installed package.\n"
+                             f"In a checkout with an editable install: python -m evaluation {shlex.join(args)}")
+        return super().resolve_command(ctx, args)
 
 
 def check_values(command: click.Command, arguments: Sequence[str]) -> None:
@@ -115,7 +153,10 @@ def check_values(command: click.Command, arguments: Sequence[str]) -> None:
                              f"{name} out.")
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(cls=UsersGroup, listed=USERS, further=FURTHER, context_settings=SETTINGS)
 @click.version_option(package.__version__, "--version", "-V")
 def attnspec() -> None:
     """The conformance suite for attention.

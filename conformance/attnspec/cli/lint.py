@@ -123,8 +123,8 @@ def _check_matrix(law: Spec) -> None:
             raise SpecError(f"there is no {noun} {quoted(gone[0])}. Write the file again: {COMMAND}.",
                             where=_named_at(law.folder / FILE, gone[0]))
     if found.convictions and (missing := [fault.name for fault in FIXED if fault.name not in faults]):
-        raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: attnspec refutations "
-                        f"--fault {missing[0]} --write.", where=where)
+        raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: python -m evaluation "
+                        f"refutations --fault {missing[0]} --write.", where=where)
 
 
 def _named_at(path: Path, name: str) -> FileLocation:

@@ -176,9 +176,9 @@ def surroundings_of(options: Mapping[str, Given]) -> Surroundings:
     return there
 
 
-def typed() -> tuple[str, ...]:
+def typed(program: str = "attnspec") -> tuple[str, ...]:
     """The command as the user typed it, without the folders of this machine."""
-    return ("attnspec", *map(portable_argument, sys.argv[1:]))
+    return (program, *map(portable_argument, sys.argv[1:]))
 
 
 OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other

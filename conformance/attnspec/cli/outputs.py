@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,15 +12,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-import click
-
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.progress import progress
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.files import ensure_writable
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Event, Handler
-from attnspec.record.read import PACKED, read_record, unpacked_name
+from attnspec.record.read import PACKED, RunRecord, read_record, unpacked_name
 from attnspec.record.visible import visible
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 
@@ -29,11 +26,25 @@ RUNS = Path("reports") / "run"  # below the working directory
 
 
 @dataclass(frozen=True, slots=True)
+class PageMaker:
+    """How a record becomes a page. command: what a user types for it.  write: what writes the page of records."""
+
+    command: str
+    write: Callable[[Sequence[RunRecord], Path], None]
+
+
+def _write_page(records: Sequence[RunRecord], path: Path) -> None:
+    from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
+
+    write_page(records, path)
+
+
+@dataclass(frozen=True, slots=True)
 class Outputs:
     """What the user asked for. `record` is empty where none is kept; `html` where no page is wanted.
 
     is_named_here: the user left it to us how the record is called, so that there must not be one of that name.
-    also: lines that say where other handlers write.
+    also: lines that say where other handlers write.  page_of: how a page is made of the record.
     """
 
     console_stream: TextIO
@@ -43,6 +54,7 @@ class Outputs:
     detail: Detail = Detail.SHORT
     is_named_here: bool = False
     also: tuple[str, ...] = ()
+    page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_page))
 
     @classmethod
     def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
@@ -77,7 +89,7 @@ class Outputs:
         """What is told elsewhere than on the console, in the order in which it starts."""
         handlers: list[Handler] = []
         if self.html:
-            handlers.append(Page(self.html, self.record))
+            handlers.append(Page(self.html, self.record, self.page_of.write))
         if self.record:
             handlers.append(RecordWriter(self.record, WriteMode.NEW if self.is_named_here else WriteMode.REPLACE))
         if self.as_json:
@@ -88,8 +100,8 @@ class Outputs:
     def places(self) -> list[str]:
         """Lines that say where record, page and whatever else is kept lie."""
         record = [f"record: {self.record}"] if self.record else []
-        page = [f"page: {self.html}"] if self.html else [f"page: attnspec report {self.record}"] if self.record else []
-        return [*record, *page, *self.also]
+        later = [f"page: {self.page_of.command} {self.record}"] if self.record else []
+        return [*record, *([f"page: {self.html}"] if self.html else later), *self.also]
 
 
 class Together:
@@ -140,8 +152,9 @@ class Visibly:
 class Page:
     """A handler that writes the page once the run is over, from a record: the one given, or a temporary one."""
 
-    def __init__(self, path: Path, record: Path | None) -> None:
-        self._path, self._record = path, record
+    def __init__(self, path: Path, record: Path | None,
+                 write: Callable[[Sequence[RunRecord], Path], None] = _write_page) -> None:
+        self._path, self._record, self._write = path, record, write
         self._stack = ExitStack()
         self._keep: Callable[[Event], None] = lambda _: None
 
@@ -157,11 +170,9 @@ class Page:
 
     def shutdown(self) -> None:
         """Write the page."""
-        from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
-
         with self._stack:
             if self._record is not None:  # start saw to it
-                write_page([read_record(self._record)], self._path)
+                self._write([read_record(self._record)], self._path)
 
     def _write_own_record(self) -> None:
         folder = self._stack.enter_context(scratch_folder())
@@ -182,43 +193,3 @@ def _default_record() -> Path:
     apart. Whoever opens it demands that it is new.
     """
     return RUNS / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
-
-
-REDRAWN_EVERY = 10.0  # seconds between two lines in a pipe
-OFTEN = 0.2   # and between two drawings on a terminal
-_WIPE = "\r\x1b[2K"
-
-
-@dataclass(slots=True)
-class RunningLine:
-    """Where the line stands; what is said meanwhile stays above it."""
-
-    stream: TextIO
-    _told: float = field(default_factory=time.monotonic)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time for the line to be told again."""
-        return time.monotonic() - self._told > (OFTEN if self.stream.isatty() else REDRAWN_EVERY)
-
-    def tell(self, line: str) -> None:
-        """The line as it is now."""
-        self._told = time.monotonic()
-        self._write(f"{_WIPE}{line}" if self.stream.isatty() else f"{line}\n")
-
-    def say(self, line: str) -> None:
-        """Something that stays."""
-        self.wipe()
-        click.echo(line, file=self.stream, color=is_coloured(self.stream))
-
-    def wipe(self) -> None:
-        """Take the line away."""
-        self._write(_WIPE if self.stream.isatty() else "")
-
-    def keep(self) -> None:
-        """Leave the line where it is, and go on below it."""
-        self._write("\n" if self.stream.isatty() else "")
-
-    def _write(self, text: str) -> None:
-        self.stream.write(text)
-        self.stream.flush()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import DType, Level
 from attnspec.core.plan import FAULT, SOUND
-from attnspec.evaluation.power.matrix import trial
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
 from attnspec.spec.clause import Clause, Spec
@@ -55,12 +54,13 @@ def _accused(checks: Mapping[str, Check], clause: str) -> str:
     from attnspec.faults.sound import EVERY  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
 
     check, dtype = checks[clause], DType.FLOAT32
     for name in EVERY:
         subject = own_subject(SOUND + name)
         if not check.lacking(subject):
-            tally = trial(check, SOUND + name, dtype, Dealer(subject, lambda: checks, EFFORT, SEED))
+            tally = try_first_cases(check, SOUND + name, dtype, Dealer(subject, lambda: checks, EFFORT, SEED))
             return name if tally.failure is not None else ""
     return ""
 
@@ -77,11 +77,12 @@ def _why_not(checks: Mapping[str, Check], clause: str, fault: str) -> str:
     from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
 
     subject, check = own_subject(FAULT + fault), checks[clause]
     if lacking := check.lacking(subject):
         return f"it cannot be put to it ({lacking})"
     dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
     dtypes = (dtype for dtype in DType if dtype not in fault_named(fault).equivalents)
-    tallies = (trial(check, FAULT + fault, dtype, dealer) for dtype in dtypes)
+    tallies = (try_first_cases(check, FAULT + fault, dtype, dealer) for dtype in dtypes)
     return "" if any(tally.failure is not None for tally in tallies) else f"its first {CASES} cases hold at every dtype"

@@ -15,7 +15,6 @@ from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, drawn, reco
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
 from attnspec.core.errors import CONFORMS, FileLocation, UsageError
 from attnspec.record.read import RunRecord, read_records, unpacked_name
-from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 @click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
 @click.option("-o", "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="The page to write. [default: next to the first record]")
-@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Also draw the power or the campaign of the first record as an SVG.")
 @JUNIT
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Also write an audit as Markdown; with --against, the comparison.")
@@ -36,20 +33,22 @@ if TYPE_CHECKING:
 @BADGE
 @AGAINST
 @HISTORY
-@click.option("--table", is_flag=True, help="Also print the rules of a measurement of power as a table in Markdown.")
-def report(records: tuple[Path, ...], html: Path | None, against: Path | None, history: Path | None, *, table: bool,
+def report(records: tuple[Path, ...], html: Path | None, against: Path | None, history: Path | None,
            **wanted: Path | None) -> int:
     """Write one page from the records of one or several runs.
 
     Exit codes: 0 written; with --against 1 if a failure is new, 2 if nobody can say so.
     """
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
+    from attnspec.report.sections import check_shown  # noqa: PLC0415  (weight: see above)
 
     target = html or unpacked_name(records[0]).with_suffix(".html")
     past = record_files(history) if history else []
     written = {"--html": target, **{f"--{name}": also for name, also in wanted.items()}}
     keep_apart(written, [*records, *past, *([against] if against else [])])
     files = {path: read_records(path) for path in records}
+    for path, runs in files.items():
+        check_shown(runs, way=f"In a checkout: python -m evaluation report {path}")
     read = [run for runs in files.values() for run in runs]
     compared = compared_with(against, read) if against else None
     write_page(read, target, compared=compared, past=drawn(history, read) if history else None)
@@ -60,8 +59,6 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
         if also is not None:
             _write_also(name, read, also, compared)
             click.echo(f"{name}: {also}")
-    if table:
-        _print_table(read)
     for line in told(compared, against) if compared and against else ():
         click.echo(line)
     return compared.exit_code if compared else CONFORMS
@@ -74,12 +71,6 @@ def _write_also(name: str, records: list[RunRecord], path: Path, compared: RunCo
         write_comparison(compared, path)
     else:
         _WRITERS[name](records, path)
-
-
-def _draw(records: list[RunRecord], path: Path) -> None:
-    from attnspec.report.drawing import write_picture  # noqa: PLC0415  (weight: Jinja2)
-
-    write_picture(records[0], path)
 
 
 def _write_audit(records: list[RunRecord], path: Path) -> None:
@@ -96,10 +87,4 @@ def _write_known(records: list[RunRecord], path: Path) -> None:
 
 
 _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
-    "badge": write_badge, "baseline": _write_known, "junit": write_junit, "markdown": _write_audit, "picture": _draw}
-
-
-def _print_table(records: list[RunRecord]) -> None:
-    from attnspec.report.power_view import markdown_table  # noqa: PLC0415  (weight: Jinja2)
-
-    click.echo(f"\n{markdown_table(*map(visible, records))}", nl=False)
+    "badge": write_badge, "baseline": _write_known, "junit": write_junit, "markdown": _write_audit}

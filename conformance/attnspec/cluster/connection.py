@@ -108,10 +108,10 @@ class Connection:
 
     def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
         """What each of these workers answers; of one that cannot, why. One that has died meanwhile is left out."""
-        told = {each: self._told(worker.answer, question, each) for each in workers}
+        told = {each: self.ask_worker(worker.answer, question, each) for each in workers}
         return {address: each for address, each in told.items() if each is not None}
 
-    def _told(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
+    def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
               address: str) -> WorkerAnswer | str | None:
         """One by one, since of several the first that fails hides the others."""
         try:

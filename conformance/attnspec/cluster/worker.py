@@ -39,7 +39,7 @@ _running: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 def answer(question: WorkerQuestion) -> WorkerAnswer:
     """What is here. What goes wrong is an answer, too."""
-    plan, folder = _from(question), Path(question.folder)
+    plan, folder = _plan_of(question), Path(question.folder)
     if absent := tuple(_absent(plan)):
         return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
@@ -54,7 +54,7 @@ def answer(question: WorkerQuestion) -> WorkerAnswer:
         return WorkerAnswer(attnspec.__version__, wrong=str(problem))
 
 
-def _from(question: WorkerQuestion) -> Plan:
+def _plan_of(question: WorkerQuestion) -> Plan:
     """The plan with its relative names as they are meant in the client's folder: this process stands elsewhere."""
     plan, folder = question.plan, Path(question.folder)
     return replace(plan, spec_add=tuple(str(folder / name) for name in plan.spec_add),

@@ -29,7 +29,7 @@ def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Slope:
     return lambda logits, work: logits if condition(work) else serving.slope(logits, work)
 
 
-def _of(change: Callable[[Array, PreparedCall], Array]) -> Slope:
+def _with_slopes(change: Callable[[Array, PreparedCall], Array]) -> Slope:
     """A `slope` stage with other slopes than (H,) or (B,H): (B,H), or (…,H,T,1) in full."""
     def slope(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S)."""
@@ -42,7 +42,7 @@ def _of(change: Callable[[Array, PreparedCall], Array]) -> Slope:
     return slope
 
 
-def _by(distance: Callable[[PreparedCall], Array]) -> Slope:
+def _with_distance(distance: Callable[[PreparedCall], Array]) -> Slope:
     """A `slope` stage with another distance (T,S) than that from the query's own place."""
     def slope(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S)."""
@@ -52,9 +52,9 @@ def _by(distance: Callable[[PreparedCall], Array]) -> Slope:
     return slope
 
 
-def _from(place: Callable[[PreparedCall], int]) -> Slope:
+def _with_first_place(place: Callable[[PreparedCall], int]) -> Slope:
     """A `slope` stage with another place of the first query."""
-    return _by(lambda work: np.abs(serving.ahead(work.but(start=place(work)))))
+    return _with_distance(lambda work: np.abs(serving.ahead(work.but(start=place(work)))))
 
 
 def _by_row(slopes: Array, work: PreparedCall) -> Array:
@@ -97,7 +97,7 @@ def _rounded(logits: Array, work: PreparedCall) -> Array:
 
 def _scaled(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the slopes are multiplied by the scale as well."""
-    return _of(lambda slopes, work: slopes * sound.scale(work))(logits, work)
+    return _with_slopes(lambda slopes, work: slopes * sound.scale(work))(logits, work)
 
 
 _ANY = "slopes other than 0"
@@ -108,47 +108,48 @@ FAULTS = (
     Fault("slopes_ignored", Stage.ALIBI_SLOPES, "The slopes are taken and never used.", _ANY, staged(slope=_none),
           link=f"{_G}lucidrains/x-transformers/issues/298"),
     Fault("slopes_negated", Stage.ALIBI_SLOPES, "The bias grows with the distance.", _ANY,
-          staged(slope=_of(lambda slopes, _: -slopes))),
+          staged(slope=_with_slopes(lambda slopes, _: -slopes))),
     Fault("slopes_signed", Stage.ALIBI_SLOPES, "The distance has a sign: keys ahead are raised.",
-          "keys ahead of a query, so no causal flag", staged(slope=_by(lambda work: -serving.ahead(work)))),
+          "keys ahead of a query, so no causal flag", staged(slope=_with_distance(lambda work: -serving.ahead(work)))),
     Fault("slopes_by_row", Stage.ALIBI_SLOPES, "The slope is read at the index of the row instead of the head.",
-          _UNEQUAL, staged(slope=_of(_by_row))),
+          _UNEQUAL, staged(slope=_with_slopes(_by_row))),
     Fault("slopes_by_entry", Stage.ALIBI_SLOPES, "The slope is read at the index of the batch entry.", _UNEQUAL,
-          staged(slope=_of(lambda slopes, _: np.take_along_axis(
+          staged(slope=_with_slopes(lambda slopes, _: np.take_along_axis(
               slopes, np.arange(len(slopes))[:, None] % slopes.shape[1], axis=1) * np.ones_like(slopes)))),
     Fault("slopes_of_first_head", Stage.ALIBI_SLOPES, "All heads have the slope of the first.", _UNEQUAL,
-          staged(slope=_of(lambda slopes, _: slopes[:, :1] * np.ones_like(slopes)))),
+          staged(slope=_with_slopes(lambda slopes, _: slopes[:, :1] * np.ones_like(slopes)))),
     Fault("slopes_of_next_head", Stage.ALIBI_SLOPES, "Each head has the slope of the next.", _UNEQUAL,
-          staged(slope=_of(lambda slopes, _: np.roll(slopes, -1, axis=1)))),
+          staged(slope=_with_slopes(lambda slopes, _: np.roll(slopes, -1, axis=1)))),
     Fault("slopes_reversed", Stage.ALIBI_SLOPES, "The heads have the slopes in reverse.", _UNEQUAL,
-          staged(slope=_of(lambda slopes, _: slopes[:, ::-1])), link=f"{_G}lucidrains/x-transformers/pull/85"),
+          staged(slope=_with_slopes(lambda slopes, _: slopes[:, ::-1])), link=f"{_G}lucidrains/x-transformers/pull/85"),
     Fault("slopes_of_first_entry", Stage.ALIBI_SLOPES, "All batch entries have the slopes of the first.",
-          "batch entries with unequal slopes", staged(slope=_of(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
+          "batch entries with unequal slopes",
+          staged(slope=_with_slopes(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
     Fault("slopes_zero_is_default", Stage.ALIBI_SLOPES, "A slope of 0 is taken for none, and a usual one is used.",
-          "a slope of 0", staged(slope=_of(lambda slopes, _: np.where(
+          "a slope of 0", staged(slope=_with_slopes(lambda slopes, _: np.where(
               slopes == 0, np.exp2(-8 * np.arange(1, slopes.shape[1] + 1) / slopes.shape[1]), slopes)))),
     Fault("slopes_scaled", Stage.ALIBI_SLOPES, "The slopes are multiplied by the scale, as the dot products are.",
           "a scale other than 1", staged(slope=_scaled)),
     Fault("slopes_in_base_two", Stage.ALIBI_SLOPES, "The exponential is 2^x, and the bias is not times log2(e).",
-          _ANY, staged(slope=_of(lambda slopes, _: slopes * np.log(2)))),
+          _ANY, staged(slope=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
     Fault("slopes_before_cap", Stage.ALIBI_SLOPES, "The cap of the logits bends the bias, too.",
           "slopes beside a cap",
           staged(cap=_before_cap, slope=_dropped_if(lambda _: True))),
     Fault("slopes_of_the_root", Stage.ALIBI_SLOPES, "The root of the distance is taken, as another kind of bias does.",
-          "distances above 1", staged(slope=_by(lambda work: np.sqrt(np.abs(serving.ahead(work)))))),
+          "distances above 1", staged(slope=_with_distance(lambda work: np.sqrt(np.abs(serving.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", Stage.ALIBI_SLOPES, "Slopes times distances are kept in bfloat16.",
           "products that bfloat16 does not hold", staged(slope=_rounded)),
     Fault("slopes_from_the_end", Stage.ALIBI_SLOPES, "The last query stands at the last key.", "T other than S",
-          staged(slope=_from(lambda work: work.shape[3] - work.shape[2]))),
+          staged(slope=_with_first_place(lambda work: work.shape[3] - work.shape[2]))),
     Fault("slopes_without_past", Stage.ALIBI_SLOPES, "The distance counts from the first key, past or not.",
-          "slopes together with a past", staged(slope=_from(lambda _: 0))),
+          "slopes together with a past", staged(slope=_with_first_place(lambda _: 0))),
     Fault("slopes_of_new_keys", Stage.ALIBI_SLOPES, "The bias is built for the new keys only.",
-          "slopes together with a past", staged(slope=_by(_of_new_keys))),
+          "slopes together with a past", staged(slope=_with_distance(_of_new_keys))),
     Fault("slopes_restart_behind_past", Stage.ALIBI_SLOPES, "The places of new keys begin at 0 again.",
-          "slopes together with a past", staged(slope=_by(_restarting))),
+          "slopes together with a past", staged(slope=_with_distance(_restarting))),
     Fault("slopes_zero_for_one_query", Stage.ALIBI_SLOPES,
           "The bias is as long as the queries, and broadcasts: zero at each decoding step.", "slopes with T = 1",
-          staged(slope=_by(_of_query_length))),
+          staged(slope=_with_distance(_of_query_length))),
     Fault("slopes_dropped_with_bias", Stage.ALIBI_SLOPES, "A bias takes the place of the slopes.",
           "slopes together with a bias", staged(slope=_dropped_if(lambda work: work.bias is not None))),
     Fault("slopes_dropped_with_causal", Stage.ALIBI_SLOPES, "The slopes are dropped where the causal flag is set.",

@@ -24,7 +24,7 @@ def _dropped_if(condition: Callable[[HandedOver], bool]) -> Callable[[HandedOver
     return lambda call: sound.take(call.but(bias=None) if condition(call) else call)
 
 
-def _from(array: Array, axis: int) -> Array:
+def _first_for_all(array: Array, axis: int) -> Array:
     """The bias (B,H,T,S) with the first entry of an axis in the place of all others."""
     return np.broadcast_to(np.take(array, [0], axis=axis), array.shape)
 
@@ -90,12 +90,12 @@ FAULTS = (
     Fault("bias_transposed", Stage.BIAS, "Rows and columns of the bias are exchanged.", "a bias that is not symmetric",
           staged(add_bias=_changed(_transposed))),
     Fault("bias_of_first_head", Stage.BIAS, "The head axis of the bias is dropped.", "a bias with H > 1",
-          staged(add_bias=_changed(lambda bias, _: _from(bias, 1)))),
+          staged(add_bias=_changed(lambda bias, _: _first_for_all(bias, 1)))),
     Fault("bias_of_first_batch", Stage.BIAS, "The bias of the first batch entry is used for the whole batch.",
           "a bias with B > 1",
-          staged(add_bias=_changed(lambda bias, _: _from(bias, 0)))),
+          staged(add_bias=_changed(lambda bias, _: _first_for_all(bias, 0)))),
     Fault("bias_of_first_row", Stage.BIAS, "The first row of the bias is used for all queries.", "a bias with T > 1",
-          staged(add_bias=_changed(lambda bias, _: _from(bias, 2)))),
+          staged(add_bias=_changed(lambda bias, _: _first_for_all(bias, 2)))),
     Fault("bias_averaged_over_heads", Stage.BIAS, "Relative positions are shared, so the heads' biases are averaged.",
           "a bias with H > 1",
           staged(add_bias=_changed(lambda bias, _: bias.mean(axis=1, keepdims=True)))),

@@ -21,7 +21,7 @@ from attnspec.problems.problem import Array
 KERNEL_PAGE = 4
 
 
-def _among(change: Callable[[PageTable], Array]) -> Where:
+def _with_table(change: Callable[[PageTable], Array]) -> Where:
     """Where keys lie by another table, any shape, whose pages are taken modulo those that there are."""
     return lambda table: where(replace(table, pages=change(table) % table.most))
 
@@ -163,18 +163,18 @@ _TWO = "several pages for an entry"
 
 FAULTS = (
     _fault("pages_in_order", "The table is not handed on, and the pool is read from its beginning.", _ANY,
-           "tanishqkumar/ssd/issues/23", gather=gathered(_among(_in_order))),
+           "tanishqkumar/ssd/issues/23", gather=gathered(_with_table(_in_order))),
     _fault("pages_in_order_for_queries", "The path for several queries reads the pool without the table.",
            f"{_ANY}, T > 1", "golang-design/accel/issues/10",
-           gather=gathered(_among(_if_first(_in_order, lambda table: not _is_one_query(table))))),
+           gather=gathered(_with_table(_if_first(_in_order, lambda table: not _is_one_query(table))))),
     _fault("pages_in_order_for_one_query", "The path for a single query (T = 1) reads the pool without the table.",
-           f"{_ANY}, T = 1", gather=gathered(_among(_if_first(_in_order, _is_one_query)))),
+           f"{_ANY}, T = 1", gather=gathered(_with_table(_if_first(_in_order, _is_one_query)))),
     _fault("pages_of_next_entry", "Each batch entry has the row of the next.", "B > 1",
-           gather=gathered(_among(lambda table: np.roll(table.pages, -1, axis=0)))),
+           gather=gathered(_with_table(lambda table: np.roll(table.pages, -1, axis=0)))),
     _fault("pages_of_first_entry", "All batch entries have the row of the first.", "B > 1",
-           gather=gathered(_among(lambda table: np.repeat(table.pages[:1], len(table.pages), axis=0)))),
+           gather=gathered(_with_table(lambda table: np.repeat(table.pages[:1], len(table.pages), axis=0)))),
     _fault("pages_by_columns", "The table is read along the wrong axis.", "B > 1, several pages for an entry",
-           gather=gathered(_among(_by_columns))),
+           gather=gathered(_with_table(_by_columns))),
     _fault("pages_next_at_border", "The next page is looked up one key late.", _TWO, gather=gathered(_late_border)),
     _fault("pages_of_four_slots", "The kernel counts in pages of 4 slots, and the cache has others.",
            "pages of other than 4 slots", "vllm-project/vllm/pull/27547", gather=gathered(_slots_of_kernel)),
@@ -188,15 +188,15 @@ FAULTS = (
     _fault("pages_to_the_end", "The rows of the table are read to their ends.", "a table that is longer than an entry",
            gather=_reading(_to_the_end)),
     _fault("pages_of_keys_only", "The table is applied to keys, and values are read in order.", _ANY,
-           gather=gathered(of_value=_among(_in_order))),
+           gather=gathered(of_value=_with_table(_in_order))),
     _fault("pages_owned_by_one", "A page that two entries share is read by the first one only.",
            "pages that entries share", gather=_owned),
     _fault("pages_heads_first", "A page is read as if heads came before slots.", "Hkv > 1, pages of several slots",
            gather=_heads_first),
     _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.", "more than 16 pages",
-           "ROCm/ATOM/issues/702", gather=gathered(_among(lambda table: table.pages & 15))),
+           "ROCm/ATOM/issues/702", gather=gathered(_with_table(lambda table: table.pages & 15))),
     _fault("pages_numbered_in_16_bits", "A page's number is kept in 16 bits.", "more than 65,536 pages",
-           gather=gathered(_among(lambda table: table.pages & 0xFFFF))),
+           gather=gathered(_with_table(lambda table: table.pages & 0xFFFF))),
     _fault("pages_tail_of_32_lost",
            "Where a page has a multiple of 32 slots, the last one is not read unless it is full.",
            "pages of 32 slots and more, a last page that is not full, after another",

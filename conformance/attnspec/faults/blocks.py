@@ -77,7 +77,7 @@ class Online:
         return weights / np.where(total == 0, 1, total)
 
 
-def _beyond(logits: Array, is_lost: Array) -> Array:
+def _softmax_without(logits: Array, is_lost: Array) -> Array:
     """Softmax of logits (B,H,T,S) as if the lost keys, (S,), were hidden."""
     return sound.normalise(sound.exponentials(np.where(is_lost, -np.inf, logits).astype(logits.dtype)))
 
@@ -85,12 +85,12 @@ def _beyond(logits: Array, is_lost: Array) -> Array:
 def _tail_dropped(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) without the keys after the last whole block, where there is one."""
     S = work.shape[3]
-    return _beyond(logits, (np.arange(S) >= S // size * size) & (size < S))
+    return _softmax_without(logits, (np.arange(S) >= S // size * size) & (size < S))
 
 
 def _of_first_tile(logits: Array, work: PreparedCall, size: int = 64) -> Array:
     """Weights (B,H,T,S) of the first 64 keys alone."""
-    return _beyond(logits, np.arange(work.shape[3]) >= size)
+    return _softmax_without(logits, np.arange(work.shape[3]) >= size)
 
 
 def _tail_counted(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:

@@ -121,7 +121,7 @@ class Noise:
 def noisy(subject: Subject, noise: Noise) -> Subject:
     """The subject with noise in every stage that is sound."""
     stages = noise.stages()
-    return replace(subject, callee=_with(subject.callee, lambda _: stages),
+    return replace(subject, callee=_compute_in(subject.callee, lambda _: stages),
                    variants={key: noisy(variant, noise) for key, variant in subject.variants.items()})
 
 
@@ -131,12 +131,12 @@ def double(subject: Subject, arithmetic: SoundArithmetic) -> Subject:
     precision: Mapping[DType, Mapping[str, object]] = declared.precision
     if arithmetic is SoundArithmetic.STORED:
         precision = {dtype: {"grade": "G3"} for dtype in DType if is_half(dtype)}
-    return replace(subject, id=name, callee=_with(subject.callee, partial(_stages, arithmetic)),
+    return replace(subject, id=name, callee=_compute_in(subject.callee, partial(_stages, arithmetic)),
                    declaration=replace(declared, precision=precision),
                    variants={key: double(variant, arithmetic) for key, variant in subject.variants.items()})
 
 
-def _with(callee: Callee, stages: Callable[[np.dtype[Any]], Stages]) -> InProcess:
+def _compute_in(callee: Callee, stages: Callable[[np.dtype[Any]], Stages]) -> InProcess:
     assert isinstance(callee, InProcess)  # doubles are made of attnspec's own faults
     function = callee.function
 

@@ -146,11 +146,11 @@ FAULTS = (
            _changed(lambda found, _: {name: np.clip(array, -_MOST, _MOST) for name, array in found.items()}),
            "gradients beyond ±2"),
     _fault("query_aliases", "The query's gradient is written over the query.",
-           _changed(lambda found, given: {**found, "query": _written(given["query"], found["query"])})),
+           _changed(lambda found, given: {**found, "query": _fill_buffer(given["query"], found["query"])})),
 )
 
 
-def _written(buffer: Array, array: Array) -> Array:
+def _fill_buffer(buffer: Array, array: Array) -> Array:
     """(B,H,T,D): the buffer, holding the array."""
     buffer[...] = array
     return buffer

@@ -25,7 +25,7 @@ def _all(work: PreparedCall) -> Array:
     return np.ones((work.shape[0], 1, 1, work.shape[3]), bool)
 
 
-def _of(change: Callable[[Array], Array]) -> Keys:
+def _with_lengths(change: Callable[[Array], Array]) -> Keys:
     """An `own_keys` stage with other lengths (B,) than it was given."""
     return lambda work: serving.own_keys(work if work.key_lengths is None else
                                        work.but(key_lengths=change(work.key_lengths)))
@@ -115,21 +115,21 @@ FAULTS = (
     Fault("key_lengths_ignored", Stage.KEY_LENGTHS, "The lengths are accepted and not applied.", _ANY,
           staged(own_keys=_all), link="https://github.com/jax-ml/jax/issues/23349"),
     Fault("key_lengths_of_next", Stage.KEY_LENGTHS, "Each batch entry has the length of the next one.", _UNEQUAL,
-          staged(own_keys=_of(lambda lengths: np.roll(lengths, -1)))),
+          staged(own_keys=_with_lengths(lambda lengths: np.roll(lengths, -1)))),
     Fault("key_lengths_of_first", Stage.KEY_LENGTHS, "All batch entries have the length of the first.", _UNEQUAL,
-          staged(own_keys=_of(lambda lengths: np.full_like(lengths, lengths[0])))),
+          staged(own_keys=_with_lengths(lambda lengths: np.full_like(lengths, lengths[0])))),
     Fault("key_lengths_largest", Stage.KEY_LENGTHS, "The batch is cut to its longest entry, and no further.", _UNEQUAL,
-          staged(own_keys=_of(lambda lengths: np.full_like(lengths, lengths.max())))),
+          staged(own_keys=_with_lengths(lambda lengths: np.full_like(lengths, lengths.max())))),
     Fault("key_lengths_one_longer", Stage.KEY_LENGTHS, "The comparison is <= in place of <.", _ANY,
-          staged(own_keys=_of(lambda lengths: lengths + 1))),
+          staged(own_keys=_with_lengths(lambda lengths: lengths + 1))),
     Fault("key_lengths_one_shorter", Stage.KEY_LENGTHS, "The index of the last key is taken for the number of keys.",
-          "lengths of 1 or more", staged(own_keys=_of(lambda lengths: lengths - 1))),
+          "lengths of 1 or more", staged(own_keys=_with_lengths(lambda lengths: lengths - 1))),
     Fault("key_lengths_rounded_up", Stage.KEY_LENGTHS, "The last block of 8 keys is attended to whole.",
           "lengths below S that are no multiple of 8",
-          staged(own_keys=_of(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
+          staged(own_keys=_with_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
     Fault("key_lengths_rounded_down", Stage.KEY_LENGTHS, "The last block of 8 keys is left out where it is not full.",
           "lengths above 8 that are no multiple of 8",
-          staged(own_keys=_of(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
+          staged(own_keys=_with_lengths(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
     Fault("key_lengths_zero_is_all", Stage.KEY_LENGTHS, "A length of 0 is taken for one that was not given.",
           "a length of 0", staged(own_keys=_zero_is_all)),
     Fault("key_lengths_from_the_end", Stage.KEY_LENGTHS, "The last keys are attended to, as after padding on the left.",
@@ -171,7 +171,7 @@ FAULTS = (
           link="https://github.com/huggingface/transformers/pull/45940"),
     Fault("mapped_lengths_of_first", Stage.KEY_LENGTHS, "The lengths are not mapped along with the queries.",
           "lengths that differ, mapped", staged(),
-          made=WrongForm("vmap", staged(own_keys=_of(lambda own: np.broadcast_to(own[:1], own.shape))))),
+          made=WrongForm("vmap", staged(own_keys=_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),
     invariance.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
                      "entries of several lengths", invariance.in_parts(_longest), Stage.KEY_LENGTHS),
 )

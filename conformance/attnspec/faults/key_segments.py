@@ -17,7 +17,7 @@ from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _with(change: Callable[[Array, PreparedCall], Array]) -> VisibleKeys:
+def _with_segments(change: Callable[[Array, PreparedCall], Array]) -> VisibleKeys:
     """An `own_segment` stage with other segments of the keys (B,S) than it was given."""
     def seen(work: PreparedCall) -> Array:
         """(B,1,T,S)."""
@@ -52,15 +52,16 @@ _ANY = "two segments and more"
 
 FAULTS = (
     Fault("key_segments_late", Stage.KEY_SEGMENTS, "Borders are those of the shifted tokens of a language model.", _ANY,
-          staged(own_segment=_with(_late))),
+          staged(own_segment=_with_segments(_late))),
     Fault("key_segments_early", Stage.KEY_SEGMENTS, "The last key of each segment is counted to the next.", _ANY,
-          staged(own_segment=_with(_early))),
+          staged(own_segment=_with_segments(_early))),
     Fault("key_segments_of_queries", Stage.KEY_SEGMENTS, "One array of segments serves queries and keys.",
-          "keys whose segments are not those of the queries", staged(own_segment=_with(_of_queries))),
+          "keys whose segments are not those of the queries", staged(own_segment=_with_segments(_of_queries))),
     Fault("key_segments_of_next_entry", Stage.KEY_SEGMENTS, "Each batch entry has the segments of the next one's keys.",
-          "B > 1", staged(own_segment=_with(lambda segments, _: np.roll(segments, -1, axis=0)))),
+          "B > 1", staged(own_segment=_with_segments(lambda segments, _: np.roll(segments, -1, axis=0)))),
     Fault("key_segments_of_first_entry", Stage.KEY_SEGMENTS, "All batch entries have the segments of the first's keys.",
-          "B > 1", staged(own_segment=_with(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
+          "B > 1",
+          staged(own_segment=_with_segments(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
     Fault("key_segments_sorted", Stage.KEY_SEGMENTS, "The segments are taken to lie one behind the other.",
-          "segments by turns", staged(own_segment=_with(_sorted))),
+          "segments by turns", staged(own_segment=_with_segments(_sorted))),
 )

@@ -28,7 +28,7 @@ def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Callable[[Prepared
     return with_mask(lambda mask, work: np.ones_like(mask) if condition(work) else mask)
 
 
-def _from(array: Array, axis: int, position: int = 0) -> Array:
+def _one_for_all(array: Array, axis: int, position: int = 0) -> Array:
     """The mask (B,H,T,S) with the entry at `position` of `axis` for all."""
     return np.broadcast_to(np.take(array, [position], axis=axis), array.shape)
 
@@ -128,19 +128,19 @@ FAULTS = (
     Fault("mask_transposed", Stage.MASK, "Rows and columns of the mask are exchanged.", "a mask that is not symmetric",
           staged(masked=with_mask(_transposed))),
     Fault("mask_of_first_batch", Stage.MASK, "One mask is built, from the first sequence, for the whole batch.",
-          "B > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 0))),
+          "B > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _one_for_all(mask, 0))),
           link="https://github.com/pytorch/pytorch/pull/184180"),
     Fault("mask_of_next_entry", Stage.MASK, "Each batch entry has the mask of its neighbour.",
           "B > 1 with masks that differ", staged(masked=NEXT_ENTRY)),
     Fault("mask_of_first_head", Stage.MASK, "The head axis of the mask is squeezed away by taking head 0.",
-          "H > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 1))),
+          "H > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _one_for_all(mask, 1))),
           link="https://github.com/keras-team/keras/pull/20488"),
     Fault("mask_of_first_row", Stage.MASK,
           "The first row of the mask is used for all queries, as if it were key padding.",
-          "T > 1 with rows that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 2))),
+          "T > 1 with rows that differ", staged(masked=with_mask(lambda mask, _: _one_for_all(mask, 2))),
           link="https://github.com/rasbt/LLMs-from-scratch/pull/697"),
     Fault("mask_of_first_key", Stage.MASK, "The mask's last stride is ignored: one column is read for all keys.",
-          "a mask whose columns differ", staged(masked=with_mask(lambda mask, _: _from(mask, 3))),
+          "a mask whose columns differ", staged(masked=with_mask(lambda mask, _: _one_for_all(mask, 3))),
           link="https://github.com/pytorch/pytorch/pull/128816"),
     Fault("mask_head_major", Stage.MASK, "The mask is folded as (B·H), query, key and value as (H·B).",
           "B > 1 and H > 1 with masks that differ", staged(masked=HEAD_MAJOR),

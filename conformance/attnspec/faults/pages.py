@@ -59,13 +59,13 @@ def gathered(find: Where = where, *, of_value: Where | None = None,
         table = table_of(call)
         if table is None:
             return call
-        key, value = _taken(call.key, find(table)), _taken(call.value, (of_value or find)(table))
+        key, value = _read_pages(call.key, find(table)), _read_pages(call.value, (of_value or find)(table))
         counted = lengths(table) if lengths else table.lengths
         return call.but(key=key, value=value, **{TABLE: None, NUMBER: counted})
     return gather
 
 
-def _taken(pool: Array, place: PageSlots) -> Array:
+def _read_pages(pool: Array, place: PageSlots) -> Array:
     """(B,Hkv,S,·) of (pages,slots,Hkv,·)."""
     return np.ascontiguousarray(pool[place].swapaxes(1, 2))
 

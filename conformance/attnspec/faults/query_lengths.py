@@ -20,7 +20,7 @@ BLOCK = 8
 Clear = Callable[[Array, PreparedCall], Array]
 
 
-def _of(change: Callable[[Array], Array]) -> Clear:
+def _with_lengths(change: Callable[[Array], Array]) -> Clear:
     """A `clear` stage with other lengths (B,) than it was given."""
     return lambda output, work: serving.clear(output, work if work.query_lengths is None else
                                             work.but(query_lengths=change(work.query_lengths)))
@@ -81,18 +81,19 @@ FAULTS = (
     Fault("query_lengths_ignored", Stage.QUERY_LENGTHS, "Rows beyond a length are computed, although zeros are due.",
           _ANY, staged(clear=_not_cleared)),
     Fault("query_lengths_of_next", Stage.QUERY_LENGTHS, "Each batch entry has the length of the next one.", _UNEQUAL,
-          staged(clear=_of(lambda lengths: np.roll(lengths, -1)))),
+          staged(clear=_with_lengths(lambda lengths: np.roll(lengths, -1)))),
     Fault("query_lengths_of_first", Stage.QUERY_LENGTHS, "All batch entries have the length of the first.", _UNEQUAL,
-          staged(clear=_of(lambda lengths: np.full_like(lengths, lengths[0])))),
+          staged(clear=_with_lengths(lambda lengths: np.full_like(lengths, lengths[0])))),
     Fault("query_lengths_one_longer", Stage.QUERY_LENGTHS, "One row more is written than the entry has.", _ANY,
-          staged(clear=_of(lambda lengths: lengths + 1))),
+          staged(clear=_with_lengths(lambda lengths: lengths + 1))),
     Fault("query_lengths_one_shorter", Stage.QUERY_LENGTHS, "The last row of each entry is lost.",
-          "lengths of 1 or more", staged(clear=_of(lambda lengths: lengths - 1))),
+          "lengths of 1 or more", staged(clear=_with_lengths(lambda lengths: lengths - 1))),
     Fault("query_lengths_rounded_down", Stage.QUERY_LENGTHS, "The last tile of 8 rows is lost where it is not full.",
           "lengths above 8 that are no multiple of 8",
-          staged(clear=_of(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
+          staged(clear=_with_lengths(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
     Fault("query_lengths_rounded_up", Stage.QUERY_LENGTHS, "The last tile of 8 rows is written whole.",
-          "lengths below T that are no multiple of 8", staged(clear=_of(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
+          "lengths below T that are no multiple of 8",
+          staged(clear=_with_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
     Fault("query_lengths_from_the_end", Stage.QUERY_LENGTHS, "The last rows are kept, as after padding on the left.",
           _ANY, staged(clear=_last_ones)),
     Fault("query_lengths_beyond_nan", Stage.QUERY_LENGTHS, "Rows beyond a length are 0/0, although zeros are due.",

@@ -18,7 +18,7 @@ from attnspec.problems.problem import Array
 _ASKED = "return_weights"
 
 
-def _without(**changes: object) -> Callable[[Array, PreparedCall], Array]:
+def _report_without(**changes: object) -> Callable[[Array, PreparedCall], Array]:
     """A `report` stage: weights (B,H,T,S) computed a second time for display, with something forgotten."""
     def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Weights (B,H,T,S) of the call without it; those in effect are not looked at."""
@@ -127,13 +127,13 @@ FAULTS = (
     Fault("report_of_first_batch", Stage.WEIGHTS, "The weights of the first sequence are returned for all.",
           f"{_ASKED}, B > 1", staged(report=lambda weights, _: np.broadcast_to(weights[:1], weights.shape))),
     Fault("report_before_mask", Stage.WEIGHTS, "The returned weights are those before the mask.",
-          f"{_ASKED} with a mask", staged(report=_without(mask=None)),
+          f"{_ASKED} with a mask", staged(report=_report_without(mask=None)),
           link="https://github.com/pytorch/pytorch/issues/118025"),
     Fault("report_before_causal", Stage.WEIGHTS, "The returned weights are those before the causal mask.",
-          f"{_ASKED} with causal", staged(report=_without(causal=False)),
+          f"{_ASKED} with causal", staged(report=_report_without(causal=False)),
           link="https://github.com/keras-team/keras/issues/23038"),
     Fault("report_without_bias", Stage.WEIGHTS, "The returned weights are computed again, without the bias.",
-          f"{_ASKED} with a bias", staged(report=_without(bias=None))),
+          f"{_ASKED} with a bias", staged(report=_report_without(bias=None))),
     Fault("report_transposed", Stage.WEIGHTS, "The returned weights are transposed: rows and columns swap.",
           f"{_ASKED}, T > 1 and S > 1",
           staged(report=_transposed)),

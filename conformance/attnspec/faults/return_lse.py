@@ -24,7 +24,7 @@ BLOCK = 16
 Lse = Callable[[Array, PreparedCall], Array]
 
 
-def _of(change: Callable[[Array], Array]) -> Lse:
+def _with_other_lse(change: Callable[[Array], Array]) -> Lse:
     """An `lse` stage (B,H,T) that changes the right one."""
     return lambda logits, _: change(log_sum_exp(logits))
 
@@ -76,7 +76,7 @@ def _of_hidden(number: float) -> Lse:
     def change(lse: Array) -> Array:
         """(B,H,T)."""
         return np.where(np.isneginf(lse), lse.dtype.type(number), lse)
-    return _of(change)
+    return _with_other_lse(change)
 
 
 def _sum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
@@ -119,7 +119,7 @@ _ANY = "return_lse"
 
 FAULTS = (
     Fault("lse_in_base_two", Stage.RETURN_LSE, "The kernel's 2^x gives a logarithm to base two.", _ANY,
-          staged(lse=_of(lambda lse: lse / np.log(2)))),
+          staged(lse=_with_other_lse(lambda lse: lse / np.log(2)))),
     Fault("lse_without_maximum", Stage.RETURN_LSE, "The exponentials are added up without the maximum taken off.",
           "logits beyond 88", staged(lse=_without_maximum)),
     Fault("lse_maximum_forgotten", Stage.RETURN_LSE, "The maximum that was taken off is not added again.", _ANY,
@@ -127,16 +127,16 @@ FAULTS = (
     Fault("lse_maximum_alone", Stage.RETURN_LSE, "The running maximum is returned for the log-sum-exp.",
           "return_lse with S > 1", staged(lse=_maximum_alone)),
     Fault("lse_negated", Stage.RETURN_LSE, "The log-sum-exp comes back with the opposite sign.", _ANY,
-          staged(lse=_of(lambda lse: -lse))),
+          staged(lse=_with_other_lse(lambda lse: -lse))),
     Fault("lse_without_logarithm", Stage.RETURN_LSE, "The sum itself is returned.", _ANY, staged(lse=_sum)),
     Fault("lse_of_mean", Stage.RETURN_LSE, "The mean of the exponentials is taken for their sum.", "S > 1",
           staged(lse=_mean)),
     Fault("lse_of_last_block", Stage.RETURN_LSE, "Each block of keys writes its own, and the last one stays.", "S > 16",
           staged(lse=_last_block)),
     Fault("lse_in_bfloat16", Stage.RETURN_LSE, "The log-sum-exp is stored in bfloat16.", _ANY,
-          staged(lse=_of(lambda lse: lse.astype(ml_dtypes.bfloat16).astype(lse.dtype)))),
+          staged(lse=_with_other_lse(lambda lse: lse.astype(ml_dtypes.bfloat16).astype(lse.dtype)))),
     Fault("lse_in_float16", Stage.RETURN_LSE, "The log-sum-exp is stored in float16.", _ANY,
-          staged(lse=_of(lambda lse: lse.astype(np.float16).astype(lse.dtype)))),
+          staged(lse=_with_other_lse(lambda lse: lse.astype(np.float16).astype(lse.dtype)))),
     Fault("lse_has_output_dtype", Stage.RETURN_LSE, "The log-sum-exp comes back in float16.", _ANY,
           around(_with_lse(lambda lse: lse.astype(np.float16)))),
     Fault("lse_unscaled", Stage.RETURN_LSE, "The log-sum-exp is of dot products that were not scaled.",

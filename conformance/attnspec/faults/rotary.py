@@ -40,7 +40,7 @@ def _frequency_in_half(work: Rotation) -> Array:
     return sound.frequency(work).astype(ml_dtypes.bfloat16).astype(work.real)
 
 
-def _by(exponent: Callable[[Rotation], Array]) -> Callable[[Rotation], Array]:
+def _with_exponents(exponent: Callable[[Rotation], Array]) -> Callable[[Rotation], Array]:
     """A `frequency` stage with other exponents of the base, (R,)."""
     return lambda work: work.real(work.base) ** -exponent(work).astype(work.real)
 
@@ -230,15 +230,15 @@ FAULTS = (
     _fault("rotary_base_off", "The base is a tenth of what it should be.", _PAIRS,
            staged_rotation(take=lambda work: replace(work, base=work.base / 10))),
     _fault("rotary_frequency_of_pair", "The exponent is i/r and not 2i/r.", "more than one pair",
-           staged_rotation(frequency=_by(lambda work: _pair_index(work) / work.width))),
+           staged_rotation(frequency=_with_exponents(lambda work: _pair_index(work) / work.width))),
     _fault("rotary_frequency_of_width", "The exponent is 2i/D though only r features are turned.",
            "a rotary width below D, more than one pair",
-           staged_rotation(frequency=_by(lambda work: 2 * _pair_index(work) / work.x.shape[-1])),
+           staged_rotation(frequency=_with_exponents(lambda work: 2 * _pair_index(work) / work.x.shape[-1])),
            f"{_G}pie-project/pie/pull/603"),
     _fault("rotary_frequency_from_one", "The pairs are counted from 1.", _SOME,
-           staged_rotation(frequency=_by(lambda work: 2 * (_pair_index(work) + 1) / work.width))),
+           staged_rotation(frequency=_with_exponents(lambda work: 2 * (_pair_index(work) + 1) / work.width))),
     _fault("rotary_frequency_to_the_end", "The frequencies are spread so that the last one is 1/base.",
-           "more than one pair", staged_rotation(frequency=_by(
+           "more than one pair", staged_rotation(frequency=_with_exponents(
                lambda work: np.linspace(0, 1, work.width // 2)))),
     _fault("rotary_frequency_reversed", "The slowest pair comes first.", "more than one pair",
            staged_rotation(frequency=lambda work: sound.frequency(work)[::-1])),

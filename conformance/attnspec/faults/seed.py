@@ -107,36 +107,37 @@ def _by_contents(weights: Array, work: PreparedCall) -> Array:
     return SOUND.drop(weights, work.but(seed=(work.seed or 0) ^ mixed))
 
 
-def _drawn(name: str, story: str, draw: Draw, reach: str = ANY) -> Fault:
+def _drop_fault(name: str, story: str, draw: Draw, reach: str = ANY) -> Fault:
     return Fault(f"drop_{name}", Stage.SEED, story, reach, staged(drop=drop_by(draw)))
 
 
 _SHARED = (
-    _drawn("alike_in_heads", "All heads drop the same.", _shared(1), "H > 1"),
-    _drawn("alike_in_batch", "All batch entries drop the same.", _shared(0), "B > 1"),
-    _drawn("alike_in_queries", "All queries of a head drop the same keys.", _shared(2), "T > 1"),
-    _drawn("alike_in_keys", "A query keeps all keys, or none.", _shared(3), "S > 1"),
-    _drawn("alike_in_pairs_of_heads", "Two heads each drop the same, as those that share a key do.", _pairs_of_heads,
-           "H > 1"),
-    _drawn("alike_in_tiles", "The seed's offset is that of a tile: all tiles of 16 by 16 drop the same.", _tiles_alike,
-           "T > 16 or S > 16"),
-    _drawn("repeated_queries", "What is dropped repeats itself after 16 queries.", _repeated(2), "T > 16"),
-    _drawn("repeated_keys", "What is dropped repeats itself after 16 keys.", _repeated(3), "S > 16"),
-    _drawn("along_diagonals", "The counter is the sum of the places, not their number.",
-           _by_place(lambda b, h, i, j, n: (b * n[1] + h) * (n[2] + n[3]) + i + j), "T > 1 and S > 1"),
-    _drawn("rows_overlap", "A row's counter begins 16 places behind the row before.",
-           _by_place(lambda b, h, i, j, n: (b * n[1] + h) * 10**6 + i * 16 + j), "T > 1 and S > 16"),
-    _drawn("batch_is_head", "The counter adds the numbers of batch entry and head.",
-           _by_place(lambda b, h, i, j, n: ((b + h) * n[2] + i) * n[3] + j), "B > 1 and H > 1"),
-    _drawn("antithetic", "Each second query draws one minus the numbers of the query before.", _antithetic, "T > 1"),
-    _drawn("linear_generator", "A linear generator draws, whose neighbours hang together.", _low_bits),
-    _drawn("seeds_overlap", "The counter is the place plus the seed: the next seed drops the same, one place on.",
-           lambda seed, shape: counted(1, np.arange(np.prod(shape)).reshape(shape) + seed),
-           "two seeds that lie close together"),
-    _drawn("seed_ignored", "What is dropped is always the same, whatever the seed.",
-           lambda _, shape: by_counter(0, shape), "two seeds that differ"),
-    _drawn("seed_low_bits", "Of the seed 16 bits are read.", lambda seed, shape: by_counter(seed % 2**16, shape),
-           "two seeds that differ by a multiple of 2^16"),
+    _drop_fault("alike_in_heads", "All heads drop the same.", _shared(1), "H > 1"),
+    _drop_fault("alike_in_batch", "All batch entries drop the same.", _shared(0), "B > 1"),
+    _drop_fault("alike_in_queries", "All queries of a head drop the same keys.", _shared(2), "T > 1"),
+    _drop_fault("alike_in_keys", "A query keeps all keys, or none.", _shared(3), "S > 1"),
+    _drop_fault("alike_in_pairs_of_heads", "Two heads each drop the same, as those that share a key do.",
+                _pairs_of_heads, "H > 1"),
+    _drop_fault("alike_in_tiles", "The seed's offset is that of a tile: all tiles of 16 by 16 drop the same.",
+                _tiles_alike, "T > 16 or S > 16"),
+    _drop_fault("repeated_queries", "What is dropped repeats itself after 16 queries.", _repeated(2), "T > 16"),
+    _drop_fault("repeated_keys", "What is dropped repeats itself after 16 keys.", _repeated(3), "S > 16"),
+    _drop_fault("along_diagonals", "The counter is the sum of the places, not their number.",
+                _by_place(lambda b, h, i, j, n: (b * n[1] + h) * (n[2] + n[3]) + i + j), "T > 1 and S > 1"),
+    _drop_fault("rows_overlap", "A row's counter begins 16 places behind the row before.",
+                _by_place(lambda b, h, i, j, n: (b * n[1] + h) * 10**6 + i * 16 + j), "T > 1 and S > 16"),
+    _drop_fault("batch_is_head", "The counter adds the numbers of batch entry and head.",
+                _by_place(lambda b, h, i, j, n: ((b + h) * n[2] + i) * n[3] + j), "B > 1 and H > 1"),
+    _drop_fault("antithetic", "Each second query draws one minus the numbers of the query before.",
+                _antithetic, "T > 1"),
+    _drop_fault("linear_generator", "A linear generator draws, whose neighbours hang together.", _low_bits),
+    _drop_fault("seeds_overlap", "The counter is the place plus the seed: the next seed drops the same, one place on.",
+                lambda seed, shape: counted(1, np.arange(np.prod(shape)).reshape(shape) + seed),
+                "two seeds that lie close together"),
+    _drop_fault("seed_ignored", "What is dropped is always the same, whatever the seed.",
+                lambda _, shape: by_counter(0, shape), "two seeds that differ"),
+    _drop_fault("seed_low_bits", "Of the seed 16 bits are read.", lambda seed, shape: by_counter(seed % 2**16, shape),
+                "two seeds that differ by a multiple of 2^16"),
 )
 
 _AGAIN = "a second call with the same seed"

@@ -26,7 +26,7 @@ def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the sta
     return logits
 
 
-def _of(change: Callable[[Array, PreparedCall], Array]) -> Join:
+def _with_sinks(change: Callable[[Array, PreparedCall], Array]) -> Join:
     """A `join` stage with other sinks than (H,) it was given: (H,), or (B,H,T,1) in full."""
     def join(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S+1)."""
@@ -117,26 +117,26 @@ FAULTS = (
     Fault("sinks_for_one_query_only", Stage.SINKS, "Only the decoding path (T = 1) has sinks.", "sinks with T > 1",
           staged(join=_dropped_if(lambda work: work.shape[2] > 1)), link=_MLX),
     Fault("sinks_by_row", Stage.SINKS, "The sink is read at the index of the row instead of the head.",
-          _UNEQUAL, staged(join=_of(_by_row))),
+          _UNEQUAL, staged(join=_with_sinks(_by_row))),
     Fault("sinks_by_entry", Stage.SINKS, "The sink is read at the index of the batch entry instead of the head.",
-          _UNEQUAL, staged(join=_of(_by_entry))),
+          _UNEQUAL, staged(join=_with_sinks(_by_entry))),
     Fault("sinks_of_first_head", Stage.SINKS, "All heads have the sink of the first.", _UNEQUAL,
-          staged(join=_of(lambda sinks, _: np.full_like(sinks, sinks[0])))),
+          staged(join=_with_sinks(lambda sinks, _: np.full_like(sinks, sinks[0])))),
     Fault("sinks_of_next_head", Stage.SINKS, "Each head has the sink of the next.", _UNEQUAL,
-          staged(join=_of(lambda sinks, _: np.roll(sinks, -1)))),
+          staged(join=_with_sinks(lambda sinks, _: np.roll(sinks, -1)))),
     Fault("sinks_scaled", Stage.SINKS, "The sinks are multiplied by the scale, as the dot products are.",
           "sinks other than 0, a scale other than 1",
-          staged(join=_of(lambda sinks, work: sinks * sound.scale(work)))),
+          staged(join=_with_sinks(lambda sinks, work: sinks * sound.scale(work)))),
     Fault("sinks_in_base_two", Stage.SINKS, "The exponential is 2^x, and the sinks are not multiplied by log2(e).",
-          "sinks other than 0", staged(join=_of(lambda sinks, _: sinks * np.log(2)))),
+          "sinks other than 0", staged(join=_with_sinks(lambda sinks, _: sinks * np.log(2)))),
     Fault("sinks_negated", Stage.SINKS, "The sinks are taken with the opposite sign.", "sinks other than 0",
-          staged(join=_of(lambda sinks, _: -sinks))),
+          staged(join=_with_sinks(lambda sinks, _: -sinks))),
     Fault("sinks_exponentiated", Stage.SINKS, "The sinks are taken for exponentials, not for logits.", _ANY,
-          staged(join=_of(lambda sinks, _: np.log(np.maximum(np.abs(sinks), 1e-30))))),
+          staged(join=_with_sinks(lambda sinks, _: np.log(np.maximum(np.abs(sinks), 1e-30))))),
     Fault("sinks_clipped", Stage.SINKS, "The sinks are clipped to ±10, that their exponential does not overflow.",
-          "sinks beyond 10, logits of that size", staged(join=_of(lambda sinks, _: np.clip(sinks, -10, 10)))),
+          "sinks beyond 10, logits of that size", staged(join=_with_sinks(lambda sinks, _: np.clip(sinks, -10, 10)))),
     Fault("sinks_in_bfloat16", Stage.SINKS, "The sinks are kept in bfloat16.", "sinks that bfloat16 does not hold",
-          staged(join=_of(lambda sinks, _: sinks.astype(ml_dtypes.bfloat16).astype(sinks.dtype)))),
+          staged(join=_with_sinks(lambda sinks, _: sinks.astype(ml_dtypes.bfloat16).astype(sinks.dtype)))),
     Fault("sinks_not_shifted", Stage.SINKS, "The row's maximum is not taken off the sink.",
           "logits whose maximum is not 0", staged(softmax=_unshifted)),
     Fault("sinks_in_maximum_only", Stage.SINKS, "The sink takes part in the maximum, and not in the sum.", _ANY,

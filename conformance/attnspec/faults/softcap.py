@@ -31,7 +31,7 @@ def _bent(bend: Callable[[Array, np.floating], Array]) -> Cap:
     return lambda logits, work: logits if work.softcap is None else bend(logits, logits.dtype.type(work.softcap))
 
 
-def _of(change: Callable[[float], float | None]) -> Cap:
+def _with_cap(change: Callable[[float], float | None]) -> Cap:
     """A `cap` stage with another cap than it was given."""
     return lambda logits, work: sound.cap(logits, work if work.softcap is None else
                                           work.but(softcap=change(work.softcap)))
@@ -147,13 +147,13 @@ FAULTS = (
           "a softcap", staged(cap=_bent(_eleven_bits))),
     Fault("softcap_constant_50", Stage.SOFTCAP,
           "The softcap is always 50, that of the model that the kernel was written for.",
-          "a softcap other than 50", staged(cap=_of(lambda _: 50.0))),
+          "a softcap other than 50", staged(cap=_with_cap(lambda _: 50.0))),
     Fault("softcap_as_integer", Stage.SOFTCAP, "The argument is an integer: a cap of 0.5 becomes 0, which is none.",
-          "a softcap that is no whole number", staged(cap=_of(lambda cap: float(int(cap)) or None))),
+          "a softcap that is no whole number", staged(cap=_with_cap(lambda cap: float(int(cap)) or None))),
     Fault("softcap_doubled", Stage.SOFTCAP, "The cap of the query's half of a split scale is taken twice.", _ANY,
-          staged(cap=_of(lambda cap: 2 * cap))),
+          staged(cap=_with_cap(lambda cap: 2 * cap))),
     Fault("softcap_off_by_1_percent", Stage.SOFTCAP, "The cap is 1 % too large, as from a table of rounded constants.",
-          _ANY, staged(cap=_of(lambda cap: 1.01 * cap))),
+          _ANY, staged(cap=_with_cap(lambda cap: 1.01 * cap))),
     Fault("softcap_twice", Stage.SOFTCAP, "The softcap is applied twice, by the caller and by the kernel.", _ANY,
           staged(cap=lambda logits, work: sound.cap(sound.cap(logits, work), work))),
     Fault("softcap_after_maximum", Stage.SOFTCAP, "The softcap is applied to the distance from the row's maximum.",

@@ -21,7 +21,7 @@ _BELOW = "1e-6 is about what float32 arithmetic inside may lose anyway, and far 
 _HALVES = {DType.FLOAT16: _BELOW, DType.BFLOAT16: _BELOW}
 
 
-def _of(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
+def _with_softmax(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A `softmax` stage that needs the logits (B,H,T,S) alone."""
     return lambda logits, _: change(logits)
 
@@ -32,12 +32,12 @@ def _over(axis: int) -> Callable[[Array, PreparedCall], Array]:
         """Weights (B,H,T,S) that sum to 1 along `axis`."""
         turned = np.moveaxis(logits, axis, -1)
         return np.moveaxis(sound.normalise(sound.exponentials(turned)), -1, axis)
-    return _of(softmax)
+    return _with_softmax(softmax)
 
 
 def _stabilised_by(statistic: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) with something else than the row's maximum subtracted."""
-    return _of(lambda logits: sound.normalise(np.exp(logits - statistic(logits))))
+    return _with_softmax(lambda logits: sound.normalise(np.exp(logits - statistic(logits))))
 
 
 def _row_mean(logits: Array) -> Array:
@@ -76,7 +76,7 @@ def _divided_by(denominator: Callable[[Array], Array]) -> Callable[[Array, Prepa
         grown = sound.exponentials(logits)
         total = denominator(grown)
         return grown / np.where(total == 0, 1, total)
-    return _of(softmax)
+    return _with_softmax(softmax)
 
 
 def _plus(number: float) -> Callable[[Array, PreparedCall], Array]:
@@ -152,11 +152,11 @@ FAULTS = (
     Fault("softmax_epsilon_1e3", Stage.SOFTMAX, "1e-3 is added to the denominator.",
           "any input; seen best on rows with few visible keys", staged(softmax=_plus(1e-3))),
     Fault("softmax_sink", Stage.SOFTMAX, "The softmax has one more key, with logit 0 (softmax1).",
-          "logits not far above zero", staged(softmax=_of(_sink))),
+          "logits not far above zero", staged(softmax=_with_softmax(_sink))),
     Fault("softmax_sink_after_shift", Stage.SOFTMAX, "1 is added to the sum after the maximum was subtracted.",
           "any input", staged(softmax=_plus(1.0))),
     Fault("softmax_not_normalised", Stage.SOFTMAX, "The division by the sum of the exponentials is forgotten.", "S > 1",
-          staged(softmax=_of(sound.exponentials))),
+          staged(softmax=_with_softmax(sound.exponentials))),
     Fault("softmax_divided_by_count", Stage.SOFTMAX,
           "The exponentials are divided by the number of keys, not by their sum.", "S > 1",
           staged(softmax=_divided_by(lambda grown: np.full_like(grown[..., :1], grown.shape[-1])))),
@@ -171,15 +171,15 @@ FAULTS = (
           "float32 or float64 with S > 1, or long rows",
           staged(softmax=_divided_by(lambda grown: running_sum(grown, FLOAT16)))),
     Fault("softmax_rounded_logsumexp", Stage.SOFTMAX, "exp(x - lse) with lse stored in bfloat16.", "any input",
-          staged(softmax=_of(_rounded_lse))),
+          staged(softmax=_with_softmax(_rounded_lse))),
     Fault("softmax_base_two", Stage.SOFTMAX, "exp2 is used for exp: the factor log2(e) is forgotten.",
           "logits that differ",
-          staged(softmax=_of(_base_two))),
+          staged(softmax=_with_softmax(_base_two))),
     Fault("softmax_twice", Stage.SOFTMAX, "The softmax is applied twice.", "S > 1",
-          staged(softmax=_of(_twice))),
+          staged(softmax=_with_softmax(_twice))),
     Fault("softmax_sigmoid", Stage.SOFTMAX, "A sigmoid of each logit replaces the softmax.", "any input",
-          staged(softmax=_of(_sigmoid))),
+          staged(softmax=_with_softmax(_sigmoid))),
     Fault("softmax_hardmax", Stage.SOFTMAX, "Only the key with the highest logit counts.",
           "S > 1, no logit far above the others",
-          staged(softmax=_of(_hardmax))),
+          staged(softmax=_with_softmax(_hardmax))),
 )

@@ -55,7 +55,7 @@ def preallocated(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]
             raise ValueError(f"the cache has {CAPACITY} slots, and {end} keys do not fit")
         past = {} if call.cache is None else {
             "past_key": held.key[:, :, : held.count], "past_value": held.value[:, :, : held.count]}
-        return with_cache(answer(alone.but(**past)), _written(held, call, np.arange(held.count, end)))
+        return with_cache(answer(alone.but(**past)), _write_last(held, call, np.arange(held.count, end)))
     return around(answered)
 
 
@@ -65,7 +65,7 @@ def in_a_ring(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
         """As `answer` does, and the cache."""
         held, alone = call.cache, call.but(cache=None)
         past = {} if held is None else _as_past(held)
-        return with_cache(answer(alone.but(**past)), _kept(held, call))
+        return with_cache(answer(alone.but(**past)), _keep_ring(held, call))
     return around(answered)
 
 
@@ -74,7 +74,7 @@ def forgetting(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     def answered(call: HandedOver) -> Answer:
         """As `answer` does, and the cache."""
         held, alone = call.cache or _empty(call, FORGETFUL), call.but(cache=None)
-        kept = _written(held, call, _ring_slots(held, call, FORGETFUL))
+        kept = _write_last(held, call, _ring_slots(held, call, FORGETFUL))
         if kept.count <= FORGETFUL:
             return with_cache(answer(alone.but(**({} if call.cache is None else _as_past(held)))), kept)
         order = np.argsort(kept.places)
@@ -89,7 +89,7 @@ def _empty(call: HandedOver, slots: int) -> Slots:
     return Slots(key, value, np.full(slots, -1), 0)
 
 
-def _written(held: Slots, call: HandedOver, slots: Array) -> Slots:
+def _write_last(held: Slots, call: HandedOver, slots: Array) -> Slots:
     """A copy in which the last of the new keys (B,Hkv,S,D) stand in these slots."""
     end = held.count + call.key.shape[2]
     key, value, places = held.key.copy(), held.value.copy(), held.places.copy()
@@ -116,16 +116,16 @@ def _as_past(held: Slots) -> dict[str, Any]:
     return past
 
 
-def _kept(held: Slots | None, call: HandedOver) -> Slots:
+def _keep_ring(held: Slots | None, call: HandedOver) -> Slots:
     """The ring after a call; without a left bound of the window it grows."""
     left = call.window[0] if call.window else None
     count = 0 if held is None else held.count
     if left is not None:
         held = held or _empty(call, left + 1)
-        return _written(held, call, _ring_slots(held, call, left + 1))
+        return _write_last(held, call, _ring_slots(held, call, left + 1))
     room = _empty(call, count + call.key.shape[2])
     if held is not None:
         past = _as_past(held)
         room.key[:, :, :count], room.value[:, :, :count] = past["past_key"], past["past_value"]
         room.places[:count] = np.arange(count)
-    return _written(replace(room, count=count), call, np.arange(count, count + call.key.shape[2]))
+    return _write_last(replace(room, count=count), call, np.arange(count, count + call.key.shape[2]))

@@ -52,7 +52,7 @@ def _visible(call: HandedOver) -> Array:
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
-def _seen(value: Array, visible: Array) -> Array:
+def _visible_values(value: Array, visible: Array) -> Array:
     """Values (B,H,S,Dv) that no query sees become 0: weight 0 times NaN would be NaN."""
     kept: Array = np.where(np.asarray(visible.any(axis=-2))[..., None], value, 0)
     return kept
@@ -76,7 +76,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     grown = np.exp(logits - shift)
     total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
     weights = grown / np.where(total == 0, 1, total)
-    return _rounded(call, weights @ _seen(value, visible), weights, put_together(shift, total))
+    return _rounded(call, weights @ _visible_values(value, visible), weights, put_together(shift, total))
 
 
 def _sink(call: HandedOver, logits: Array) -> Array:
@@ -123,7 +123,8 @@ def eager(call: HandedOver) -> Answer:
     sinks = None if work.sinks is None else work.sinks.astype(io)  # stored with the logits
     joined = serving.join(hidden, work.but(sinks=sinks))
     weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
-    return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights, log_sum_exp(joined))
+    output = weights.astype(work.query.dtype) @ _visible_values(value, visible)
+    return _rounded(call, output, weights, log_sum_exp(joined))
 
 
 def online(call: HandedOver) -> Answer:
@@ -163,7 +164,7 @@ def _scored(call: HandedOver) -> tuple[Array, Array]:
     """Logits (B,H,T,S), -inf where hidden, and values (B,H,S,Dv) of as many heads, in the dtype of the arithmetic."""
     work, visible = stage.take(call), _visible(call)
     H = work.query.shape[1]
-    work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
+    work = work.but(key=stage.group(work.key, H), value=_visible_values(stage.group(work.value, H), visible))
     added, logits = _added(call, work.query.dtype), stage.cap(stage.logits(work, stage.scale(work)), work)
     logits = logits if added is None else logits + added
     return np.where(visible, logits, -np.inf).astype(work.query.dtype), work.value
@@ -175,7 +176,7 @@ def merged(call: HandedOver) -> Answer:
     """
     logits, value = _scored(call)
     spans = [slice(first, first + SPLIT) for first in range(0, logits.shape[-1], SPLIT)]
-    parts = [_apart(logits[..., span], value[:, :, span]) for span in spans]
+    parts = [_output_and_lse(logits[..., span], value[:, :, span]) for span in spans]
     alone = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
     sums = np.concatenate([*(lse for _, lse in parts), alone], axis=-1)
     lse = log_sum_exp(sums)
@@ -186,7 +187,7 @@ def merged(call: HandedOver) -> Answer:
     return _rounded(call, output, np.exp(logits - shift), lse)
 
 
-def _apart(logits: Array, value: Array) -> tuple[Array, Array]:
+def _output_and_lse(logits: Array, value: Array) -> tuple[Array, Array]:
     """Of logits (B,H,T,S) and values (B,H,S,Dv) the output, (B,H,T,Dv), and the log-sum-exp, (B,H,T,1)."""
     top = logits.max(axis=-1, keepdims=True)
     shift = np.where(np.isneginf(top), 0, top)
@@ -238,7 +239,7 @@ def prescaled(work: PreparedCall, factor: float) -> Array:
 
 def of_seen_keys(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) with keys cleared that no query sees: a constant added to NaN hides nothing."""
-    return stage.logits(work.but(key=_seen(work.key, work.visible)), factor)
+    return stage.logits(work.but(key=_visible_values(work.key, work.visible)), factor)
 
 
 def einsum_logits(work: PreparedCall, factor: float) -> Array:
@@ -249,7 +250,7 @@ def einsum_logits(work: PreparedCall, factor: float) -> Array:
 
 def einsum_mix(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) by einsum, values cleared that no query sees."""
-    mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, _seen(work.value, work.visible))
+    mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, _visible_values(work.value, work.visible))
     return mixed
 
 

@@ -45,14 +45,14 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
         shift = np.where(np.isneginf(higher), 0, higher)
         grown, factor = np.exp(hidden[..., block] - shift), np.exp(top - shift)
         total = total * factor + grown.sum(axis=-1, keepdims=True)
-        kept = (grown * _kept(work, block, rate)).astype(stored).astype(grown.dtype)
+        kept = (grown * _kept_weights(work, block, rate)).astype(stored).astype(grown.dtype)
         output = output * factor + kept @ value[:, :, block]
         top = higher
     output = output / np.where(total == 0, 1, total) * output.dtype.type(1 / (1 - rate) if rate < 1 else 0)
     return output.astype(call.query.dtype)
 
 
-def _kept(work: PreparedCall, keys: slice, rate: float) -> Array:
+def _kept_weights(work: PreparedCall, keys: slice, rate: float) -> Array:
     """(B,H,T,·): which weights of these keys are kept, by their places."""
     B, H, T, S = work.shape
     if not rate:

@@ -40,10 +40,10 @@ def _complex(work: Rotation) -> Array:
     """(B,H,T,2R): each pair is a complex number, multiplied by one of norm 1."""
     first, second = (work.x[..., at] for at in stage.paired(work))
     turned = (first + 1j * second).astype(np.result_type(work.real, np.complex64)) * np.exp(1j * _angle(work))
-    return _joined(work, np.real(turned), np.imag(turned))
+    return _join_pairs(work, np.real(turned), np.imag(turned))
 
 
-def _joined(work: Rotation, first: Array, second: Array) -> Array:
+def _join_pairs(work: Rotation, first: Array, second: Array) -> Array:
     """(B,H,T,2R): both features of each pair (B,H,T,R) in their places, by stacking or one half behind the other."""
     if work.interleaved:
         return np.stack([first, second], axis=-1).reshape(*first.shape[:-1], work.width)
@@ -53,8 +53,8 @@ def _joined(work: Rotation, first: Array, second: Array) -> Array:
 def _rotate_half(work: Rotation) -> Array:
     """(B,H,T,2R): x·cos + rotate_half(x)·sin, with every cosine and sine there twice."""
     first, second = (work.x[..., at] for at in stage.paired(work))
-    angle = _joined(work, *(_angle(work),) * 2)
-    return _joined(work, first, second) * np.cos(angle) + _joined(work, -second, first) * np.sin(angle)
+    angle = _join_pairs(work, *(_angle(work),) * 2)
+    return _join_pairs(work, first, second) * np.cos(angle) + _join_pairs(work, -second, first) * np.sin(angle)
 
 
 def _cached(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> Array:
@@ -64,8 +64,8 @@ def _cached(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> A
     assert most <= FARTHEST + 1
     angle = np.arange(most, dtype=work.real)[:, None] * stage.frequency(work)
     cos, sin = (through(function(angle), work)[work.positions][:, None] for function in (np.cos, np.sin))
-    return _joined(work, through(through(first * cos, work) - through(second * sin, work), work),
-                   through(through(second * cos, work) + through(first * sin, work), work))
+    return _join_pairs(work, through(through(first * cos, work) - through(second * sin, work), work),
+                       through(through(second * cos, work) + through(first * sin, work), work))
 
 
 def _stored(array: Array, work: Rotation) -> Array:

@@ -58,15 +58,15 @@ def past(work: PreparedCall) -> Array:
 
 def near(work: PreparedCall) -> Array:
     """What the window allows, (T,S), aligned top-left, or behind a past."""
-    return _between(ahead(work), work.window or (None, None))
+    return _lie_in_window(ahead(work), work.window or (None, None))
 
 
 def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
     """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
-    return _between(np.arange(S) - np.arange(T)[:, None] - shift, window)
+    return _lie_in_window(np.arange(S) - np.arange(T)[:, None] - shift, window)
 
 
-def _between(ahead: Array, window: Window) -> Array:
+def _lie_in_window(ahead: Array, window: Window) -> Array:
     """Where keys that lie so far ahead of the query's own place, (T,S) or (B,1,T,S), are in the window."""
     left, right = window
     return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
+from attnspec.core.cache_keywords import POOL as CACHES
+from attnspec.core.declaration import Declaration
 from attnspec.core.errors import FileLocation
-from attnspec.core.keywords import OFF
+from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keywords import KEYWORDS, OFF
+from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, SOUND, is_fault
+from attnspec.faults.backward import AttendBackward, as_backward
+from attnspec.faults.backward_work import BackwardMethod, Stored
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.fault import WrongForm
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.sound import EVERY as FORMULATIONS
+from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound, sound_named
-from attnspec.faults.sound_backward import SOUND_BACKWARD, SoundBackward, declaration_of_pair
+from attnspec.faults.staged import Attend
 from attnspec.subjects.backward import BackwardPass
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.manifest import Library
@@ -75,5 +83,100 @@ def sound_subject(target: str) -> Subject:
 def _with_backward(target: str, sound: SoundBackward) -> Subject:
     """A sound backward pass beside the forward pass of its class."""
     callee = InProcess(sound.function, backward=sound.backward)
-    place = FileLocation("faults/sound_backward.py")
+    place = FileLocation("faults/subject.py")
     return Subject(target, sound.meaning, callee, declaration_of_pair(sound), place, _LIBRARY, backward=_BACKWARD)
+
+
+# Correct backward passes that compute in different ways, each beside a forward pass of the same class
+
+
+@dataclass(frozen=True, slots=True)
+class SoundBackward:
+    """A correct attention with its backward pass. forward: the formulation of the forward pass, whose grade it has.
+
+    declared: what the class of the backward pass is otherwise than the grade says, with the reason.
+    """
+
+    name: str
+    meaning: str
+    way: BackwardMethod
+    forward: str = "naive"
+    declared: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def grade(self) -> str:
+        """The grade of both passes in half dtypes."""
+        return FORWARD[self.forward].grade
+
+    @property
+    def function(self) -> Attend:
+        """A freshly made forward pass."""
+        return FORWARD[self.forward].make()
+
+    @property
+    def backward(self) -> Callable[..., object]:
+        """The backward pass."""
+        made: AttendBackward = as_backward(self.way)
+        return made
+
+
+def declaration_of_pair(sound: SoundBackward) -> Declaration:
+    """That of the forward pass, with gradients, the keywords of caches left out."""
+    base = declaration_of_sound(FORWARD[sound.forward])
+    keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES) | {GRAD}
+    backward = dict.fromkeys(DType, sound.declared) if sound.declared else {}
+    claims = tuple(dict.fromkeys(KEYWORDS[name].profile for name in keywords if KEYWORDS[name].profile in base.claims))
+    return replace(base, keywords=keywords, backward_precision=backward, claims=(*claims, KEYWORDS[GRAD].profile))
+
+
+def _stored(text: str) -> frozenset[Stored]:
+    return frozenset(text.split())  # type: ignore[arg-type]  # written out below
+
+
+_FLASH = _stored("weights grads")
+_ALL = _stored("logits weights kept products grads scaled group")
+_REASON = "made so, to be judged"
+
+SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
+    SoundBackward("backward_eager", "P is kept, delta is the sum of P·dP",
+                  BackwardMethod(delta="products", is_recomputed=False)),
+    SoundBackward("backward_einsum", "P·dP - P·delta, products by einsum",
+                  BackwardMethod(delta="products", is_recomputed=False, is_apart=True, uses_einsum=True)),
+    SoundBackward("backward_float64", "all in float64, rounded once",
+                  BackwardMethod(delta="products", is_recomputed=False, is_float64=True), "float64_inside"),
+    SoundBackward("backward_split_scale", "the scale's root on query and key",
+                  BackwardMethod(delta="products", is_recomputed=False, scaling="both")),
+    SoundBackward("backward_recomputed", "P from the log-sum-exp, in blocks of 8, delta of the unrounded output",
+                  BackwardMethod(block=8, scaling="query")),
+    SoundBackward("backward_flash", "P from the log-sum-exp, in blocks; P and dS are stored; delta of the output",
+                  BackwardMethod(_FLASH, "output", block=8), "fused_blocks"),
+    SoundBackward("backward_flash_exp2", "the same by 2^x, the keys reversed",
+                  BackwardMethod(_FLASH, "output", block=4, is_reversed=True, base_two=True), "fused_blocks"),
+    SoundBackward("backward_flash_heads", "the same with a scaled query, a head's dK and dV stored",
+                  BackwardMethod(_FLASH | _stored("group"), "output", block=16, scaling="query"), "fused_blocks"),
+    SoundBackward("backward_weights_stored", "P kept and stored, delta of the output",
+                  BackwardMethod(_stored("weights"), "output", is_recomputed=False), "fused_blocks"),
+    SoundBackward("backward_scores_stored", "dS stored, sums reversed",
+                  BackwardMethod(_stored("grads"), "products", is_recomputed=False, is_reversed=True), "fused_blocks"),
+    SoundBackward("backward_products_stored", "P, dP and dS stored",
+                  BackwardMethod(_FLASH | _stored("products"), "products", is_recomputed=False), "fused_blocks",
+                  {"products": 1, "reason": _REASON}),
+    SoundBackward("backward_unnormalised", "delta is the sum of P·dP with P from the log-sum-exp",
+                  BackwardMethod(_FLASH, "products", block=8), "fused_blocks",
+                  {"is_normalised": False, "reason": _REASON}),
+    SoundBackward("backward_stored", "every intermediate result is stored",
+                  BackwardMethod(_ALL, "products", is_recomputed=False), "eager"),
+    SoundBackward("backward_stored_apart", "the same by P·dP - P·delta, sums reversed",
+                  BackwardMethod(_ALL, "products", is_recomputed=False, is_apart=True, uses_einsum=True,
+                                 is_reversed=True),
+                  "eager"),
+    SoundBackward("backward_partial", "flash, whose partial sums of 8 terms are stored",
+                  BackwardMethod(_FLASH | _stored("partial"), "output", block=8), "fused_blocks",
+                  {"partial": 8, "reason": _REASON}),
+    SoundBackward("backward_dropout", "P and the factors of what is kept are kept; delta is the sum of P·dP",
+                  BackwardMethod(delta="products", is_recomputed=False), "dropout_by_counter"),
+    SoundBackward("backward_dropout_anew", "P from the log-sum-exp, and the factors drawn anew, in blocks",
+                  BackwardMethod(block=8), "dropout_by_counter"),
+    SoundBackward("backward_dropout_flash", "the same; P and dS are stored; delta of the output",
+                  BackwardMethod(_FLASH, "output", block=8), "dropout_fused"),
+)}

@@ -25,7 +25,7 @@ def _everything(work: PreparedCall) -> Array:
     return np.ones(work.shape[2:], bool)
 
 
-def _with(change: Callable[[Window], Window]) -> Near:
+def _with_window(change: Callable[[Window], Window]) -> Near:
     """A `near` stage that heeds another window than it was given."""
     return lambda work: sound.near(work if work.window is None else work.but(window=change(work.window)))
 
@@ -117,32 +117,33 @@ FAULTS = (
           f"{_ANY}, without mask, bias and causal flag", staged(near=_dropped_if(_bare)),
           link="https://github.com/jax-ml/jax/issues/32300"),
     Fault("window_left_one_wider", Stage.WINDOW, "A window of W keys is cut at W, which keeps W + 1.",
-          "a bound on the left", staged(near=_with(lambda window: _wider(window, left=1))), link=f"{_HF}pull/26792"),
+          "a bound on the left", staged(near=_with_window(lambda window: _wider(window, left=1))),
+          link=f"{_HF}pull/26792"),
     Fault("window_left_one_narrower", Stage.WINDOW, "`>` for `>=`: the window lacks its last key on the left.",
-          "a bound of 1 and more on the left", staged(near=_with(lambda window: _wider(window, left=-1))),
+          "a bound of 1 and more on the left", staged(near=_with_window(lambda window: _wider(window, left=-1))),
           link=f"{_HF}issues/29176"),
     Fault("window_right_one_wider", Stage.WINDOW, "The window shows one key too many on the right.",
-          "a bound on the right, no causal flag", staged(near=_with(lambda window: _wider(window, right=1))),
+          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: _wider(window, right=1))),
           link=f"{_HF}issues/39408"),
     Fault("window_right_one_narrower", Stage.WINDOW, "The right bound is exclusive.",
           "a bound of 1 and more on the right, no causal flag",
-          staged(near=_with(lambda window: _wider(window, right=-1)))),
+          staged(near=_with_window(lambda window: _wider(window, right=-1)))),
     Fault("window_right_ignored", Stage.WINDOW, "The right bound of the window is ignored.",
-          "a bound on the right, no causal flag", staged(near=_with(lambda window: (window[0], None))),
+          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: (window[0], None))),
           link="https://github.com/jax-ml/jax/pull/39576"),
     Fault("window_left_ignored", Stage.WINDOW, "The left bound of the window is ignored.",
-          "a bound on the left", staged(near=_with(lambda window: (None, window[1]))),
+          "a bound on the left", staged(near=_with_window(lambda window: (None, window[1]))),
           link="https://github.com/sgl-project/sglang/pull/31501"),
     Fault("window_sides_swapped", Stage.WINDOW, "The two bounds of the window are exchanged.", "unequal sides",
-          staged(near=_with(lambda window: (window[1], window[0])))),
+          staged(near=_with_window(lambda window: (window[1], window[0])))),
     Fault("window_made_symmetric", Stage.WINDOW, "The left bound of the window is used for both sides.",
-          "unequal sides, no causal flag", staged(near=_with(lambda window: (window[0], window[0])))),
+          "unequal sides, no causal flag", staged(near=_with_window(lambda window: (window[0], window[0])))),
     Fault("window_zero_is_none", Stage.WINDOW, "A window's bound of 0 is taken for no bound.",
           "a bound of 0; on the right, without causal flag",
-          staged(near=_with(lambda window: (window[0] or None, window[1] or None)))),
+          staged(near=_with_window(lambda window: (window[0] or None, window[1] or None)))),
     Fault("window_none_is_zero", Stage.WINDOW, "A window's side without bound is taken for 0.",
           "a side without bound; on the right, without causal flag",
-          staged(near=_with(lambda window: (window[0] or 0, window[1] or 0)))),
+          staged(near=_with_window(lambda window: (window[0] or 0, window[1] or 0)))),
     Fault("window_bottom_right", Stage.WINDOW, "The window is aligned bottom-right, while top-left is expected.",
           "T ≠ S", staged(near=_where_windowed(lambda T, S, window: sound.within(T, S, window, S - T))),
           link="https://github.com/trymirai/lalamo/pull/200"),
@@ -193,6 +194,6 @@ FAULTS = (
           staged_layer(attend=attending(near=_everything)), link=f"{_HF}pull/35691", kind=Kind.LAYER),
     Fault("layer_window_one_wider", Stage.WINDOW, "The layer's window is one key too wide.",
           "a bound on the left",
-          staged_layer(attend=attending(near=_with(lambda window: _wider(window, left=1)))),
+          staged_layer(attend=attending(near=_with_window(lambda window: _wider(window, left=1)))),
           link=f"{_HF}pull/26792", kind=Kind.LAYER),
 )

@@ -22,8 +22,3 @@ def clauses_for(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
     if family is None:
         return witnesses(law, found, fault)
     return tuple(clause.id for clause in law.clauses if clause.id in family.clauses)
-
-
-def of_seed(fault: str, seed: int) -> str:
-    """The fault as a seed draws it: `NAME@7` of a family without a seed of its own, any other as it is."""
-    return f"{fault}{SEEDED}{seed}" if seed and fault in FAMILIES else fault

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -19,7 +20,6 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import Entries, Header
 from attnspec.host.serving import VERSION
 from attnspec.hosting.process import NO_ANSWER, Death, HostDied, HostProcess
-from attnspec.hosting.processors import seconds_of
 
 PLAIN = 2**20
 """Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""
@@ -249,3 +249,25 @@ def here() -> list[str]:
 
 
 __all__ = ["Client", "HostDied", "Loaded", "NotLoadedThere", "Verdict", "here"]
+
+
+# What processors have worked for another process
+
+
+_USER, _SYSTEM = 11, 12
+"""Where the ticks stand behind the name of a process in its `stat` (proc(5))."""
+
+_TELLS = Path("/proc/self/stat").is_file()
+
+
+def seconds_of(pid: int) -> float:
+    """Seconds that processors have worked in all threads of a process, 0 of one that has ended; by the clock where the
+    system does not tell.
+    """
+    if not _TELLS:
+        return time.monotonic()
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        return (int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0

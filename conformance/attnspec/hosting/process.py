@@ -22,10 +22,9 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
-from attnspec.host.sharing import NO_ROOMS, rooms
+from attnspec.host.sharing import NO_ROOMS, ROOM, rooms
 from attnspec.host.supervisor import ENDED
 from attnspec.hosting.bundle import READY, environment, first_line, is_handed_a_program, program, started
-from attnspec.hosting.memory import shared_memory
 
 STARTING = 120.0
 """Seconds that a process may take before it says that it is there: a container may have to be fetched."""
@@ -131,7 +130,7 @@ class HostProcess:
             os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
             self._write([text], until)
         except (_Late, _Gone):
-            told = self._told()
+            told = self._end_of_stderr()
             self.close()
             raise TargetError(f"{self._surroundings.named} starts no Python: {told or 'it says nothing'}") from None
 
@@ -211,19 +210,19 @@ class HostProcess:
         return Death(verdict, reason, _without_ours(trace), str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
-        lines = [line for line in self._told(2**17).splitlines() if line.startswith(ENDED)]
+        lines = [line for line in self._end_of_stderr(2**17).splitlines() if line.startswith(ENDED)]
         with contextlib.suppress(ValueError, IndexError):
             words = json.loads(lines[-1].removeprefix(ENDED))
             if isinstance(words, dict):
-                return {"printed": self._told(LAST_PRINTED).partition(ENDED)[0].strip(), **words}
+                return {"printed": self._end_of_stderr(LAST_PRINTED).partition(ENDED)[0].strip(), **words}
         if not is_handed_a_program(self._surroundings):  # nobody stands beside it: it was our own child
-            return {"status": self._process.returncode, "printed": self._told(LAST_PRINTED)}
+            return {"status": self._process.returncode, "printed": self._end_of_stderr(LAST_PRINTED)}
         if self._pid and self._surroundings.is_here:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
-        return {"printed": self._told(LAST_PRINTED)}
+        return {"printed": self._end_of_stderr(LAST_PRINTED)}
 
-    def _told(self, most: int = 600) -> str:
+    def _end_of_stderr(self, most: int = 600) -> str:
         """The end of what came on the other side's stderr."""
         size = os.lseek(self._stderr.fileno(), 0, os.SEEK_END)
         return os.pread(self._stderr.fileno(), most, max(0, size - most)).decode(errors="replace").strip()
@@ -282,3 +281,19 @@ def _ending(status: object) -> str:
         with contextlib.suppress(ValueError):
             return f" ({signal.Signals(-status).name})"
     return f" (exit code {status})"
+
+
+# The memory that is shared with a host on this machine
+
+
+def shared_memory(surroundings: Surroundings) -> int:
+    """A descriptor of new memory, whose size nobody can change; -1 where no memory can be shared."""
+    if not surroundings.is_quick or not hasattr(os, "memfd_create"):  # only Linux has memory of a fixed size
+        return -1
+    with contextlib.suppress(OSError):
+        descriptor = os.memfd_create("memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, 2 * ROOM)
+        # who reads memory that has been cut off is ended by SIGBUS
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return descriptor
+    return -1

@@ -6,13 +6,19 @@ https://github.com/flashinfer-ai/flashinfer-bench, flashinfer_bench/bench/evalua
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from attnspec.core.errors import AttnspecError
-from attnspec.core.nouns import Effort, Verdict
-from attnspec.kernels.called import as_attention
-from attnspec.kernels.definitions import is_attention, read
-from attnspec.kernels.judged import KernelJudgement, judged
+from attnspec.core.errors import AttnspecError, TargetError
+from attnspec.core.nouns import Effort, Level, Verdict, gates
+from attnspec.core.plan import Plan
+from attnspec.kernels.definitions import LAST_PAGE, RAGGED, Definition, is_attention, read
+from attnspec.record.outcome import Outcome
+from attnspec.runner.environment import one_thread
+from attnspec.runner.gate import target_of
+from attnspec.runner.judge import clause_of, distinct_items, pronounce, summon
+from attnspec.runner.texts import violation
 
 Theirs = Any
 """An object of FlashInfer-Bench's, whose classes this module imports only where they are asked for."""
@@ -35,13 +41,13 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
         @classmethod
         def can_evaluate(cls, definition: Theirs) -> bool:
             """Whether the definition is one of gqa_ragged or gqa_paged."""
-            return is_attention(_told(definition))
+            return is_attention(_definition_as_json(definition))
 
         @classmethod
         def check_correctness(cls, definition: Theirs, sol_runnable: Theirs, *args: Theirs, **more: Theirs) -> Theirs:
             """A pair of correctness and, where a clause or FlashInfer-Bench's comparison fails, an evaluation."""
             device, log = str(more.get("device", "cpu")), more.get("log_path")
-            found = _judged(definition, sol_runnable, device, Effort(effort), seed)
+            found = _judge_kernel(definition, sol_runnable, device, Effort(effort), seed)
             if found.failure is None:
                 return super().check_correctness(definition, sol_runnable, *args, **more)
             if found.failure.verdict is not Verdict.VIOLATED:
@@ -53,8 +59,8 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
     return AttnspecEvaluator
 
 
-def _judged(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> KernelJudgement:
-    told = read(_told(definition))
+def _judge_kernel(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> KernelJudgement:
+    told = read(_definition_as_json(definition))
     attend = as_attention(told, runnable, device=device,
                           is_destination_passing=bool(runnable.metadata.destination_passing_style))
     try:
@@ -63,7 +69,7 @@ def _judged(definition: Theirs, runnable: Theirs, device: str, effort: Effort, s
         raise AttnspecError(f"the definition {told.name!r} cannot be judged: {mistake}") from None
 
 
-def _told(definition: Theirs) -> dict[str, Any]:
+def _definition_as_json(definition: Theirs) -> dict[str, Any]:
     """The definition as its JSON has it."""
     told: dict[str, Any] = definition.model_dump(mode="json")
     return told
@@ -75,3 +81,158 @@ def _errors(found: KernelJudgement) -> dict[str, float]:
     gap = abs(measured.gap) if measured else math.inf
     expected = abs(measured.expected) if measured and measured.expected else 0.0
     return {"max_absolute_error": gap, "max_relative_error": gap / expected if expected else math.inf}
+
+
+# One function, judged in this process until it fails
+
+
+@dataclass(frozen=True, slots=True)
+class KernelJudgement:
+    """What the clauses say of a kernel.
+
+    held: how many `must` clauses hold.  failure: the first that does not.  told: in words.
+    """
+
+    held: int
+    failure: Outcome | None = None
+    told: str = ""
+
+
+def judged(function: Callable[..., object], *, effort: Effort = Effort.QUICK, seed: int = 0) -> KernelJudgement:
+    """Judge the function by every `must` clause that applies, up to the first that it violates.
+
+    The function is called in this process, which it takes along if it crashes. Raises AttnspecError where it cannot be
+    judged, since it declares what makes no sense.
+    """
+    target = target_of(function)
+    plan = Plan((target,), effort=effort, seed=seed, in_process=(target,))
+    judge, held = summon(plan), 0
+    for item in distinct_items(judge):
+        clause = clause_of(judge.spec, item.clause)
+        if clause.level is not Level.MUST:
+            continue
+        with one_thread():
+            outcome = pronounce(judge, item, plan=plan)
+        if outcome.verdict is Verdict.NOT_RUN:
+            raise TargetError(outcome.reason)
+        if gates(outcome.verdict, outcome.level, strict=False):
+            return KernelJudgement(held, outcome, violation(outcome, says=clause.says, where=str(clause.where)))
+        held += outcome.verdict is Verdict.HELD
+    return KernelJudgement(held)
+
+
+# A kernel of FlashInfer-Bench as a function that attnspec judges
+
+
+Array = Any
+Kernel = Callable[..., Any]
+
+CONVENTIONS = {"causal_alignment": "bottom_right", "hidden_row": "zeros", "grouped_heads": "repeat", "lse_base": "two",
+               "lse_of_hidden_row": "minus_infinity"}
+"""As the references of the definitions have it."""
+
+
+def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passing: bool,
+                 device: str = "cpu") -> Kernel:
+    """The kernel in the form that attnspec knows, with what is constant in it declared.
+
+    is_destination_passing: whether outputs are handed over, to be filled.  device: where the kernel wants its arrays.
+    """
+    def called(given: dict[str, Array], rows: int) -> tuple[Array, Array]:
+        """Output (N,H,D) and log-sum-exp (N,H) of so many rows of queries."""
+        inputs = [_on(given[name], device) for name in definition.inputs]
+        if is_destination_passing:
+            outputs = _allocated(definition, given["q"], rows, device)
+            kernel(*inputs, *outputs)
+        else:
+            outputs = _several(kernel(*inputs))
+        output, lse = (*outputs, None)[:2]
+        return output.cpu(), None if lse is None else lse.cpu()
+
+    attend = _ragged(called) if definition.inputs == RAGGED else _paged(definition, called)
+    return _declared(attend, definition)
+
+
+def _ragged(called: Callable[..., tuple[Array, Array]]) -> Kernel:
+    """Of queries (N,H,D) and keys (N,Hkv,D), one sequence behind the other."""
+    def attend(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array, causal: bool = True,
+               scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
+        """Query (Nq,H,D), key and value (Nk,Hkv,D), borders (B+1,) -> (Nq,H,D), and with `return_lse` (Nq,H)."""
+        del causal  # as the definition says
+        output, lse = called({"q": query, "k": key, "v": value, "qo_indptr": cu_query, "kv_indptr": cu_key,
+                              "sm_scale": _scale(query, scale)}, len(query))
+        return (output, lse) if return_lse else output
+
+    return attend
+
+
+def _paged(definition: Definition, called: Callable[..., tuple[Array, Array]]) -> Kernel:
+    """Of queries (B,H,T,D), with keys and values in pages."""
+    def attend(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array, causal: bool = True,
+               scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
+        """Query (B,H,T,D), pools (pages,page,Hkv,D), table (B,N), lengths (B,) -> (B,H,T,D), and (B,H,T)."""
+        del causal  # as the definition says
+        B, H, T, D = query.shape
+        slots = definition.page
+        output, lse = called({
+            "q": query.swapaxes(1, 2).reshape(B * T, H, D), "k_cache": key.reshape(-1, slots, *key.shape[2:]),
+            "v_cache": value.reshape(-1, slots, *value.shape[2:]), "qo_indptr": _borders(key_lengths, [T] * B),
+            **_indices(block_table, key_lengths, slots, key.shape[1] // slots),
+            "sm_scale": _scale(query, scale)}, B * T)
+        spread = output.reshape(B, T, H, D).swapaxes(1, 2)
+        return (spread, lse.reshape(B, T, H).swapaxes(1, 2)) if return_lse else spread
+
+    return attend
+
+
+def _indices(block_table: Array, key_lengths: Array, slots: int, parts: int) -> dict[str, Array]:
+    """FlashInfer's three arrays of a table (B,N) whose pages consist of so many of its own, and of lengths (B,)."""
+    used, last = [], []
+    for row, length in zip(block_table.tolist(), key_lengths.tolist(), strict=True):
+        used.append([row[page // parts] * parts + page % parts for page in range(-(-length // slots))])
+        last.append((length - 1) % slots + 1 if length else 0)
+    return {"kv_indptr": _borders(key_lengths, [len(each) for each in used]), LAST_PAGE: key_lengths.new_tensor(last),
+            "kv_indices": key_lengths.new_tensor([page for each in used for page in each])}
+
+
+def _borders(like: Array, counts: Sequence[int]) -> Array:
+    """(B+1,) of these counts, of the dtype of another tensor."""
+    return like.new_tensor([sum(counts[:end]) for end in range(len(counts) + 1)])
+
+
+def _scale(query: Array, scale: float | None) -> float:
+    """As it is given, or that of the last axis of (N,H,D)."""
+    return query.shape[-1] ** -0.5 if scale is None else scale
+
+
+def _on(value: Array, device: str) -> Array:
+    """A tensor of any shape, where the kernel wants it; a number stays as it is."""
+    return value.to(device) if hasattr(value, "to") else value
+
+
+def _several(returned: Any) -> tuple[Array, ...]:  # noqa: ANN401  (whatever the kernel returns)
+    """One array or several, of any shape, in a tuple."""
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def _allocated(definition: Definition, query: Array, rows: int, device: str) -> tuple[Array, ...]:
+    """Output (N,H,D) and log-sum-exp (N,H) float32, filled with NaN: what a kernel does not write is seen."""
+    import torch  # noqa: PLC0415  (weight: who looks the definitions up needs none)
+
+    shape = (rows, definition.heads, definition.head_dim)
+    output = torch.full(shape, torch.nan, dtype=query.dtype, device=device)
+    lse = torch.full(shape[:2], torch.nan, dtype=torch.float32, device=device)
+    return (output, lse)[:len(definition.outputs)]
+
+
+def _declared(attend: Any, definition: Definition) -> Kernel:  # noqa: ANN401  (a function is given attributes)
+    """With what attnspec is to know of it: see docs/writing-an-adapter.md."""
+    group = definition.heads // definition.kv_heads
+    attend.lift, attend.dtypes, attend.grouped = "torch", [definition.dtype], True
+    attend.causal_only, attend.ties_value_width = definition.is_causal, True
+    attend.conventions = dict(CONVENTIONS)
+    attend.refuses = [f"H != {definition.heads}", f"G != {group}", f"D != {definition.head_dim}",
+                      *(["T != 1"] if definition.is_decode else [] if definition.is_causal else ["causal"])]
+    if definition.page:
+        attend.page_multiple = definition.page
+    return attend  # type: ignore[no-any-return]  # the function that came

@@ -92,12 +92,13 @@ def _expected(problem: Problem, factor: Array, precision: Precision, around: _Ar
     sizes = problem.sizes
     classes = (precision, *(() if is_wider(precision.dtype) else (assumed(DType.FLOAT64),)))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        found = ((each.place, _found(each.operands, factor[each.place], classes, around)) for each in parts)
+        found = ((each.place, _block_fields(each.operands, factor[each.place], classes, around)) for each in parts)
         every: dict[str, Any] = dict(joined((sizes.B, sizes.H, sizes.T), found))
         return Expectation(**every)
 
 
-def _found(operands: Operands, factor: Array, classes: tuple[Precision, ...], around: _Around) -> Mapping[str, Array]:
+def _block_fields(
+        operands: Operands, factor: Array, classes: tuple[Precision, ...], around: _Around) -> Mapping[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…); factor (B,H,T,S)."""
     wide = with_factors(attend(operands, wide_float(classes[0].dtype)), operands, factor)
     truth = wide.narrow()

@@ -43,14 +43,14 @@ def ladder(declared: Precision) -> Mapping[str, Precision]:
     of float32 and float64 are those of inputs, weights and softmax stored in a narrower format.
     """
     if is_half(declared.dtype):
-        return {name: _beside(graded(name, declared.dtype), declared) for name in GRADES}
-    own = _beside(graded("G0", declared.dtype), declared)
+        return {name: _with_declared_words(graded(name, declared.dtype), declared) for name in GRADES}
+    own = _with_declared_words(graded("G0", declared.dtype), declared)
     coarser = _COARSER[declared.dtype]
     rungs = {name: replace(own, **words) for name, words in coarser.items()}  # type: ignore[arg-type]  # by name
     return {own.dtype.value: own, **rungs}
 
 
-def _beside(rung: Precision, declared: Precision) -> Precision:
+def _with_declared_words(rung: Precision, declared: Precision) -> Precision:
     return replace(rung, **{word: getattr(declared, word) for word in BESIDE_POINTS})
 
 

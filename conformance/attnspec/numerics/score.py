@@ -96,14 +96,14 @@ class Drifts:
         nothing to these scores.
         """
         if direction not in self._own:
-            self._own[direction] = self._alone(direction)
+            self._own[direction] = self._score_direction(direction)
         own, size = self._own[direction]
         return Units((own * _flat(error)).sum(axis=-1), size)
 
-    def _alone(self, direction: DirectionName) -> tuple[Array, Array]:
+    def _score_direction(self, direction: DirectionName) -> tuple[Array, Array]:
         """(n,E), by what an error is multiplied, and (n,), what a drift of 1 scores."""
         others = np.stack([push for name, push in self.pushes.items() if name != direction], axis=-1)
-        own = _without(self.pushes[direction], others, self.weight)
+        own = _orthogonal_part(self.pushes[direction], others, self.weight)
         return own * self.weight, (own * self.weight * own).sum(axis=-1)
 
 
@@ -150,7 +150,7 @@ def _covariance(leaning: Array, weights: Array, value: Array, output: Array) -> 
     return np.asarray(leant @ value - leant.sum(axis=-1, keepdims=True) * output)
 
 
-def _without(push: Array, others: Array, weight: Array) -> Array:
+def _orthogonal_part(push: Array, others: Array, weight: Array) -> Array:
     """A direction (n,E) = (B·H,T·Dv) less its projection on the others (n,E,k), in the inner product of the weights,
     per unit.
     """

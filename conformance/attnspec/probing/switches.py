@@ -122,12 +122,13 @@ class VariantPair:
     def flipped(self, flip: Flip) -> Reply:
         """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
         problem = flip.pose(self._sides[0][0])
-        base, variant = (_put(asker, problem) for asker, _ in self._sides)
+        base, variant = (_output_or_reply(asker, problem) for asker, _ in self._sides)
         if isinstance(base, Reply) or isinstance(variant, Reply):
             same = isinstance(base, Reply) and isinstance(variant, Reply)
             told = f"{_side(base)}, and the variant {_side(variant)}"
             return Reply(AGREE if same else DIFFER, told, self._claim(flip))
-        return replace(_told(base, variant, self._apart(base, variant, problem)), claimed=self._claim(flip))
+        differs = self._differ_beyond_bounds(base, variant, problem)
+        return replace(_first_difference(base, variant, differs), claimed=self._claim(flip))
 
     def _claim(self, flip: Flip) -> str:
         """A variant agrees, unless the two declare different conventions, or none."""
@@ -136,7 +137,7 @@ class VariantPair:
         said = {each.get(f"{name}.{form}", each.get(name, UNDEFINED)) for each in declared}
         return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
 
-    def _apart(self, base: Array, variant: Array, problem: AnyProblem) -> Array:
+    def _differ_beyond_bounds(self, base: Array, variant: Array, problem: AnyProblem) -> Array:
         """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed together, as far as the
         bounds claim to hold.
         """
@@ -147,7 +148,7 @@ class VariantPair:
         return np.asarray(~near & allowed[0][1] & allowed[1][1])
 
 
-def _put(asker: Asker, problem: AnyProblem) -> Array | Reply:
+def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
     """The output, (B,H,T,Dv) or (B,T,M); of a call that fails the reply that says so."""
     try:
         return asker.output(problem)
@@ -160,7 +161,7 @@ def _side(answer: Array | Reply) -> str:
     return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {shown(answer)}"
 
 
-def _told(base: Array, variant: Array, apart: Array) -> Reply:
+def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
     """The first entry of (B,H,T,Dv) or (B,T,M) that differs, and both numbers."""
     if not apart.any():
         return Reply(AGREE)

@@ -84,19 +84,19 @@ def slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     return rounded.astype(np.float64) if dtype is DType.FLOAT64 else rounded
 
 
-def _behind(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
+def _consecutive_segments(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
     """(B,T), or of keys: so many segments one behind the other, whose borders each batch entry draws."""
     B, length = shape
     borders = 1 + np.argsort(words(seed, label, (B, length - 1)), axis=1, kind="stable")[:, : segments - 1]
     return np.asarray((np.arange(length) >= borders[:, :, None]).sum(axis=1))
 
 
-def _made(pattern: str, segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
+def _make_segments(pattern: str, segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
     """So many segments, (B,T), or (T,) of all batch entries; or of keys."""
     places = np.arange(shape[1])
     if pattern == "by_turns":
         return np.array([2**24, 2**24 + 1, 2**24 + 256])[places % segments]
-    return places * segments // shape[1] if pattern == "alike" else _behind(segments, seed, label, shape)
+    return places * segments // shape[1] if pattern == "alike" else _consecutive_segments(segments, seed, label, shape)
 
 
 _MOST_SEGMENTS: Mapping[SegmentPattern, int] = {"ragged": 4, "padded": 4, "by_turns": 3, "one": 1}
@@ -109,7 +109,7 @@ def segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     shape = sizes.B, sizes.S if of_keys else sizes.T
     many = min(_MOST_SEGMENTS.get(pattern, 2), sizes.T, sizes.S)  # type: ignore[call-overload]  # read by name
     label = "segments" if sizes.T == sizes.S else keyword
-    every = np.array(np.broadcast_to(_made(pattern, many, seed, label, shape), shape), np.int32)
+    every = np.array(np.broadcast_to(_make_segments(pattern, many, seed, label, shape), shape), np.int32)
     if pattern == "padded":
         return (every + 1) % np.int32(many)
     if pattern == "keys_apart" and of_keys:

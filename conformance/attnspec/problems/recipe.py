@@ -92,7 +92,7 @@ class Recipe:
         Raises UsageError that says which part is wrong, and what could stand there.
         """
         first, *rest = text.strip().split(";")
-        given = _named(rest)
+        given = _parse_fields(rest)
         known = {name: given.pop(name) for name in FIELDS if name in given}
         for needed in ("mask", "families", "seed"):
             if needed not in known:
@@ -104,7 +104,7 @@ class Recipe:
             _names(known["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
             frozenset(features),
             _whole("seed", known["seed"]),
-            {name: _drawn(name, value) for name, value in given.items()},
+            {name: _parse_number(name, value) for name, value in given.items()},
             _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
             _read(VALUES["scale"].read, known.get("scale", "1.0")),
             _whole("M", known.get("M", "0"), most=MOST_FEATURES),
@@ -117,7 +117,7 @@ def _broken(why: str) -> UsageError:
     return UsageError(f"this is no recipe: {why}{end}")
 
 
-def _named(parts: Iterable[str]) -> dict[str, str]:
+def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for part in parts:
         name, equals, value = part.partition("=")
@@ -162,7 +162,7 @@ def _whole(name: str, text: str, *, most: int = 10**20) -> int:
     return int(text)
 
 
-def _drawn(name: str, text: str) -> int:
+def _parse_number(name: str, text: str) -> int:
     # a mistyped field name lands here, so name the fields too
     if not name.isidentifier() or not re.fullmatch(r"\d{1,20}", text, re.ASCII):
         raise _broken(f"{name}={text} is neither a field nor a drawn whole number.{hint(name, FIELDS)}".rstrip("."))

@@ -80,32 +80,32 @@ def positions_by(pattern: PositionPattern, seed: int, sizes: Sizes) -> Array:
     return np.ascontiguousarray(np.broadcast_to(made, (sizes.B, sizes.T)), np.int32)
 
 
-def _counted(random: Words) -> Array:
+def _consecutive_positions(random: Words) -> Array:
     """(T,)."""
     return np.arange(random.shape[1])
 
 
 def _offset(random: Words) -> Array:
     """(B,T): from a place of its own, so that the last one lies below NEAR where there is room."""
-    return np.asarray(_counted(random) + random[:, :1] % np.uint32(max(1, NEAR - random.shape[1])))
+    return np.asarray(_consecutive_positions(random) + random[:, :1] % np.uint32(max(1, NEAR - random.shape[1])))
 
 
 def _far(random: Words) -> Array:
     """(B,T): up to a place of its own among the last eighth, in the first entry the farthest."""
     back = random[:, :1] % np.uint32(FARTHEST // 8)
     back[0] = 0
-    return np.asarray(FARTHEST - back.astype(np.int64) - _counted(random)[::-1])
+    return np.asarray(FARTHEST - back.astype(np.int64) - _consecutive_positions(random)[::-1])
 
 
 def _packed(random: Words) -> Array:
     """(B,T): from 0, and from 0 again at a place of its own."""
     begins = random[:, :1] % np.uint32(random.shape[1])
-    places = _counted(random) - begins.astype(np.int64)
-    return np.where(places < 0, _counted(random), places)
+    places = _consecutive_positions(random) - begins.astype(np.int64)
+    return np.where(places < 0, _consecutive_positions(random), places)
 
 
 _POSITIONS: Mapping[PositionPattern, Callable[[Words], Array]] = {
-    "counted": _counted,
+    "counted": _consecutive_positions,
     "offset": _offset,
     "scattered": lambda random: random % np.uint32(NEAR),
     "far": _far,

@@ -8,7 +8,7 @@ spec, whatever else is tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -22,11 +22,9 @@ from attnspec.problems.aims import Aim, all_aims, is_met
 from attnspec.problems.axes import Blocks, LengthDistribution, axes, lengths_of, taken_of
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import Grouped, Lengths, domain
-from attnspec.problems.drawer import Drawer
 from attnspec.problems.entries import words
 from attnspec.problems.fitting import partners_of
 from attnspec.problems.problem import Array, Sizes
-from attnspec.problems.room import SIDES, room, side, squared
 
 ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
 """How many sizes each demand is dealt."""
@@ -124,7 +122,7 @@ class SizePlan:
         """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong
         function fails on them, and how long a slow one takes is known in time. A glance has one case, so it chooses.
         """
-        rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
+        rows, aimed = list(self._draw_sizes(demand)), AIMED[self.effort]
         if self.effort is Effort.GLANCE:
             rows = sorted(rows, key=lambda sizes: not _is_telling(sizes))[:GLANCED]
             rows[:1] = [self._in_groups(demand, sizes) for sizes in rows[:1]]
@@ -161,9 +159,9 @@ class SizePlan:
         smallest, second, *others = rows
         return [smallest, self._in_groups(demand, second), *others]
 
-    def _drawn(self, demand: Demand) -> Iterator[Sizes]:
+    def _draw_sizes(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""
-        drawer, hand, kept = self._drawer(demand.spelled), list(self._aims[demand]), self._kept(demand)
+        drawer, hand, kept = self._drawer(demand.spelled), list(self._aims[demand]), self._openings_for_demand(demand)
         for row in range(ROWS[self.effort]):
             is_aimed = row < AIMED[self.effort] and row not in kept
             aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
@@ -173,7 +171,7 @@ class SizePlan:
                     hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
                 yield sizes
 
-    def _kept(self, demand: Demand) -> range:
+    def _openings_for_demand(self, demand: Demand) -> range:
         """The openings that are kept for sizes that tell most: several entries of everything, and no great length."""
         kept, aimed = _KEPT_OF_ANY if demand.is_general else _KEPT, AIMED[self.effort]
         return range(math.ceil((1 - kept) * aimed), aimed)
@@ -333,3 +331,54 @@ def plan_for(demands: tuple[Demand, ...], limits: Limits, effort: Effort, seed: 
              compiles: bool, flipped: int, blocks: Blocks = (), hurries: bool = False) -> SizePlan:
     """The plan for these, which subjects that take the same share."""
     return SizePlan(demands, limits, effort, seed, dtype, compiles, flipped, blocks, hurries)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawer:
+    """Shares in [0, 1), one after the other, from a seed."""
+
+    stream: Iterator[float]
+
+    @classmethod
+    def of(cls, seed: int, label: str) -> Drawer:
+        """A stream of its own for each seed and label."""
+        def shares() -> Iterator[float]:
+            for block in range(2**31):
+                yield from (words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
+        return cls(shares())
+
+    def share(self) -> float:
+        """The next one."""
+        return next(self.stream)
+
+    def shuffled(self, items: Iterable[str]) -> list[str]:
+        """The items in another order."""
+        return [item for _, item in sorted((self.share(), item) for item in items)]
+
+
+# How long an axis may be beside the others, for a call to cost no more than it may
+
+
+SIDES = ("T", "S")
+"""The axes that are as long as one another where T = S."""
+
+
+def room(lengths: Mapping[str, int], name: str, cap: float) -> int:
+    """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
+    plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
+    one, two = (work_at({**plain, name: length}) for length in (1, 2))
+    return max(1, int(1 + (cap - one) / (two - one)))  # the work is linear in every axis
+
+
+def side(lengths: Mapping[str, int], cap: float) -> int:
+    """How many queries, and as many keys, there may be beside the other lengths."""
+    one, two, three = (work_at({**lengths, **dict.fromkeys(SIDES, length)}) for length in (1, 2, 3))
+    square = (three - 2 * two + one) / 2  # the work is square * side² + linear * side
+    linear = two - one - 3 * square
+    return max(1, int((math.sqrt(linear**2 + 4 * square * cap) - linear) / (2 * square)))
+
+
+def squared(lengths: Mapping[str, int]) -> Mapping[str, int]:
+    """The same with as many queries as keys, the more of both, where either is named."""
+    sides = [lengths[name] for name in SIDES if name in lengths]
+    return {**lengths, **dict.fromkeys(SIDES, max(sides))} if sides else lengths

@@ -17,7 +17,8 @@ from attnspec.core.targets import is_bare
 from attnspec.problems.fitting import lengths_near
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.questions.differentiated import Gradients, gradients
+from attnspec.subjects.call import Call
+from attnspec.subjects.callee import Callee
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import Asking, asking
@@ -285,3 +286,30 @@ def shown(seen: Array) -> str:
     """`[0.5 0.5 0 0; 0 0.5 0.5 0]`: the first head's numbers, of (B,H,T,S) or any shape, to three digits."""
     rows = seen.reshape(-1, *seen.shape[-2:])[0] if seen.ndim >= 2 else seen[None]
     return "[" + "; ".join(" ".join(f"{entry:.3g}" for entry in row[:_SHOWN]) for row in rows[:_SHOWN]) + "]"
+
+
+Gradients = tuple[Array, ...]
+
+
+def gradients(subject: Subject, problem: Problem, rows: Array) -> Gradients | None:
+    """The gradient of the sum of some rows of the output with respect to query, key and value, as they are handed over:
+    (B,·,L,·), of a layer (B,L,M). rows: (T,) bool. None where the output has none: the subject computes without.
+
+    Raises SubjectRaised, UnusableAnswer; ValueError where the subject refuses the problem.
+    """
+    return replace(subject, callee=_Differentiated(subject.callee, rows)).answer(problem).gradients
+
+
+@dataclass(frozen=True, slots=True)
+class _Differentiated:
+    """A callee that is asked for gradients with every answer. rows: of the output, (T,) bool."""
+
+    callee: Callee
+    rows: Array
+
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
+        """The answer with gradients; rows (T,)."""
+        return self.callee.perform(call, self.rows if rows is None else rows)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
+        return getattr(self.callee, name)

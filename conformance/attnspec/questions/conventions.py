@@ -50,7 +50,7 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """
     if subject.declaration.kind is Kind.ROTARY:
         is_said = "interleaved" in subject.declaration.keywords
-        return {} if is_said else _found(PAIRS, partial(rotary.pairs, Asker(subject, dtype)))
+        return {} if is_said else _ask_convention(PAIRS, partial(rotary.pairs, Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
     for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_serving):
@@ -65,10 +65,11 @@ def _of_serving(asker: Asker) -> Mapping[str, str]:
     """What lies beyond a length, the log-sum-exp, and what a cache does."""
     asked = {"beyond_length": beyond_length, "lse_base": lse_base, "lse_of_hidden_row": lse_of_hidden_row,
              "overfull_cache": overfull_cache, "used_cache": used_cache}
-    return {name: answer for word, ask in asked.items() for name, answer in _found(word, partial(ask, asker)).items()}
+    return {name: answer for word, ask in asked.items()
+            for name, answer in _ask_convention(word, partial(ask, asker)).items()}
 
 
-def _found(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
+def _ask_convention(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
     """The answer of the convention, `undefined` if the reply is none of them; nothing where it cannot be asked."""
     reply = reply_to(ask)
     return {} if reply is None else {name: _answer(name.partition(".")[0], reply)}
@@ -84,7 +85,7 @@ def _hidden_rows(asker: Asker) -> Mapping[str, str]:
     """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys differ."""
     problem, found = asker.even_near(4, 4), dict[str, str]()
     for form in ("mask", "bias", "key_lengths"):
-        found |= _found(f"hidden_row.{form}", partial(hidden_row, asker, form, problem))
+        found |= _ask_convention(f"hidden_row.{form}", partial(hidden_row, asker, form, problem))
     return {"hidden_row": next(iter(found.values())), **found} if found else {}
 
 
@@ -100,7 +101,7 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
     def answers_at(*lengths: tuple[int, int]) -> set[str]:
         """The answers at these numbers of queries and keys, where it can be asked."""
         return {answer for T, S in lengths
-                for answer in _found("causal_alignment", partial(ask, asker, T, S)).values()}
+                for answer in _ask_convention("causal_alignment", partial(ask, asker, T, S)).values()}
 
     answers = answers_at((2, 5), (5, 2)) or answers_at((1, 5))
     return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
@@ -108,7 +109,7 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
 
 def _mask_with_causal(asker: Asker) -> Mapping[str, str]:
     """Asked at other lengths than the rest: a subject that keeps its answers by their shape has none of this one."""
-    return _found("mask_with_causal", partial(mask_with_causal, asker, _PATTERN))
+    return _ask_convention("mask_with_causal", partial(mask_with_causal, asker, _PATTERN))
 
 
 def _grouped(asker: Asker) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ ALL, NEW = 6, 2
 def _steps(asker: Asker) -> Reply:
     """Of keys that weigh the same, four of which two calls have stored."""
     is_causal = asker.subject.declaration.limits.causal_only
-    seen = asker.output(_behind(asker, asker.even(NEW, ALL)).but(cache="halves"))[..., :ALL]
+    seen = asker.output(_with_past(asker, asker.even(NEW, ALL)).but(cache="halves"))[..., :ALL]
     own = np.tri(NEW, ALL, ALL - NEW, dtype=bool) if is_causal else np.ones((NEW, ALL), bool)
     first, second = np.arange(ALL) < (ALL - NEW) // 2, np.arange(ALL) < ALL - NEW
     groups = {"all": first | True, "last_call": ~first, "first_call": first | ~second, "new_only": ~second,
@@ -62,7 +62,7 @@ def used_cache(asker: Asker) -> Reply:
     _check(asker)
     sloped = asker.sloped(NEW, ALL)
     # what is tried has keys of the opposite sign: so turned, it weighs more than all others wherever it is left
-    problem = _behind(asker, sloped.but(key=-sloped.key))
+    problem = _with_past(asker, sloped.but(key=-sloped.key))
     first = asker.output(problem)
     try:
         second = asker.output(problem.but(cache="tried_before"))
@@ -71,7 +71,7 @@ def used_cache(asker: Asker) -> Reply:
     return Reply("kept" if is_close(first, second) else "changed", shown(second[..., :ALL]))
 
 
-def _behind(asker: Asker, problem: Problem) -> Problem:
+def _with_past(asker: Asker, problem: Problem) -> Problem:
     """All keys but the new ones are past; what is always causal is so here."""
     return divided(problem.but(causal=asker.subject.declaration.limits.causal_only), ALL - NEW)
 

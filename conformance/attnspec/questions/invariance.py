@@ -21,7 +21,7 @@ _BATCH, _SEED = 3, 1
 _SAME = {"same": "no, not one bit", "differs": "yes", **FAILURES}
 
 
-def _alone(asker: Asker, *, along: Literal["batch", "queries"]) -> Reply:
+def _compare_with_parts(asker: Asker, *, along: Literal["batch", "queries"]) -> Reply:
     """One call of everything, and one of each batch entry, or of each query."""
     problem = _problem(asker)
     together = asker.put(problem).output
@@ -53,7 +53,7 @@ def _bits(array: Array) -> Array:
 
 BIT_QUESTIONS = (
     Question("bits.batch", "Do the bits of a batch entry's output depend on the other entries of the batch?", _SAME,
-             partial(_alone, along="batch"), promised("same", "batch_invariant")),
+             partial(_compare_with_parts, along="batch"), promised("same", "batch_invariant")),
     Question("bits.queries", "Do the bits of a query's output depend on the other queries of the call?", _SAME,
-             partial(_alone, along="queries"), promised("same", "batch_invariant")),
+             partial(_compare_with_parts, along="queries"), promised("same", "batch_invariant")),
 )

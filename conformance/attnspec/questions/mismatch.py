@@ -22,7 +22,7 @@ _LESS, _MORE = 4, 5
 Pose = Callable[[Asker], Problem]
 
 
-def _asked(asker: Asker, pose: Pose, paired: int) -> Reply:
+def _ask_mismatch(asker: Asker, pose: Pose, paired: int) -> Reply:
     """paired: how many keys have all that belongs to them. An output of another shape is an answer, too."""
     if asker.subject.declaration.limits.self_attention_only:
         raise NotAsked("one input serves as query, key and value")
@@ -33,10 +33,10 @@ def _asked(asker: Asker, pose: Pose, paired: int) -> Reply:
     except Failed as failed:
         named = {RAISES: REFUSES, UNUSABLE: ANSWERS}.get(failed.reply.answer, failed.reply.answer)
         return Reply(named, failed.reply.detail)
-    return Reply(_named(output, paired), shown(output))
+    return Reply(_count_of_keys(output, paired), shown(output))
 
 
-def _named(output: Array, paired: int) -> str:
+def _count_of_keys(output: Array, paired: int) -> str:
     """(B,H,T,Dv), where all keys weigh the same and the values are the identity."""
     return LEADING if is_close(output[..., :_LESS], (np.arange(_LESS) < paired) / paired) else ANSWERS
 
@@ -91,5 +91,6 @@ _POSED: Mapping[str, tuple[str, Pose, int]] = {
 }
 
 MISMATCH_QUESTIONS = tuple(
-    Question(f"mismatch.{name}", f"What happens where {what}?", _WORDS, partial(_asked, pose=pose, paired=paired))
+    Question(f"mismatch.{name}", f"What happens where {what}?", _WORDS,
+             partial(_ask_mismatch, pose=pose, paired=paired))
     for name, (what, pose, paired) in _POSED.items())

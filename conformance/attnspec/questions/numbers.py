@@ -53,7 +53,7 @@ def _candidates(asker: Asker) -> dict[str, float]:
             "-1/sqrt(D)": -(D**-0.5)}
 
 
-def _given(asker: Asker, scale: float) -> Reply:
+def _read_scale(asker: Asker, scale: float) -> Reply:
     """Dot products of 2 and 0: the weights tell the scale."""
     seen, default = _ratio(asker, 2.0, scale) / 2, _ratio(asker, 2.0) / 2
     candidates = {"honoured": scale, "size_only": abs(scale), "ignored": default}
@@ -72,7 +72,7 @@ SCALE_QUESTIONS = (
         "sqrt(D)": "the root of the head width", "1/sqrt(H·D)": "one over the root of the model width",
         "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same", **FAILURES},
         _default, promised("1/sqrt(D)")),
-    *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers, partial(_given, scale=value),
+    *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers, partial(_read_scale, scale=value),
                promised("honoured", "scale")) for name, (value, answers) in _GIVEN.items()),
 )
 

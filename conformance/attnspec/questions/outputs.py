@@ -101,7 +101,7 @@ def _hidden_key(asker: Asker, form: str) -> Reply:
     row, as a query, contributes to it is left out with that row.
     """
     problem = without_last_key(asker, normal(asker, 4, 4), form)
-    found = _given(asker, problem, np.arange(4) < 3)
+    found = _gradients_of_rows(asker, problem, np.arange(4) < 3)
     of_key = found if asker.subject.declaration.limits.self_attention_only else found[1:]
     largest = max(float(np.abs(each[..., -1, :]).max()) for each in of_key)
     return Reply("nan" if np.isnan(largest) else "nonzero" if largest else "zero", f"up to {largest:.3g}")
@@ -111,12 +111,12 @@ def _hidden_row(asker: Asker, form: str) -> Reply:
     """The gradients of the rows that see something, where another sees nothing."""
     if form == "mask" and not asker.has_rows:
         raise NotAsked("its queries share one mask")
-    found = _given(asker, without_row(asker, normal(asker, 4, 4), form), np.arange(4) != ROW)
+    found = _gradients_of_rows(asker, without_row(asker, normal(asker, 4, 4), form), np.arange(4) != ROW)
     names = [name for name, each in zip(("query", "key", "value"), found, strict=True) if not np.isfinite(each).all()]
     return Reply("nan" if names else "finite", f"not finite: {', '.join(names)}" if names else "")
 
 
-def _given(asker: Asker, problem: Problem, rows: Array) -> tuple[Array, ...]:
+def _gradients_of_rows(asker: Asker, problem: Problem, rows: Array) -> tuple[Array, ...]:
     """The gradients of the rows that are True in `rows` (T,), as (B,H,T,D). Raises NotAsked where there are none."""
     found = asker.gradients(problem, rows)
     if found is None:
@@ -172,7 +172,7 @@ def _others(asker: Asker, problem: Problem) -> tuple[Problem, ...]:
     return problem.but(value=-problem.value), problem.but(query=-problem.query, key=2 * problem.key), asker.even(2, 5)
 
 
-def _kept(asker: Asker) -> Reply:
+def _answer_stays(asker: Asker) -> Reply:
     """Whether a later call changes what an earlier one handed back."""
     problem = normal(asker, 4, 4)
     first = asker.put(problem)
@@ -202,5 +202,6 @@ PURITY_QUESTIONS = (
     Question("determinism.after_another", "Does the same call give the same output after calls with other inputs?",
              _SAME, partial(_again, between=True), promised("same", "purity")),
     Question("determinism.kept", "Does a later call change the array that an earlier call returned?",
-             {"kept": "no", "overwritten": "yes, it is overwritten", **FAILURES}, _kept, promised("kept", "purity")),
+             {"kept": "no", "overwritten": "yes, it is overwritten", **FAILURES},
+             _answer_stays, promised("kept", "purity")),
 )

@@ -48,12 +48,12 @@ def _length_form(asker: Asker) -> Reply:
     problem = _two_entries(asker)
     lengths = _lengths(problem)
     seen = asker.output(problem.but(key_lengths=lengths))[..., :ALL]
-    return _named(seen, {"as_asked": lengths, "one_more": lengths + 1, "one_less": lengths - 1,
-                         "neighbours": np.roll(lengths, 1), "of_first": np.full_like(lengths, lengths[0]),
-                         "ignored": np.full_like(lengths, ALL)})
+    return _name_length(seen, {"as_asked": lengths, "one_more": lengths + 1, "one_less": lengths - 1,
+                               "neighbours": np.roll(lengths, 1), "of_first": np.full_like(lengths, lengths[0]),
+                               "ignored": np.full_like(lengths, ALL)})
 
 
-def _named(seen: Array, candidates: Mapping[str, Array]) -> Reply:
+def _name_length(seen: Array, candidates: Mapping[str, Array]) -> Reply:
     """The first of the lengths (B,) that the weights (B,H,T,S) are spread evenly over."""
     fits = (name for name, lengths in candidates.items()
             if is_close(seen, even(np.arange(ALL) < lengths[:, None, None, None])))

@@ -97,7 +97,7 @@ HEAD_QUESTIONS = (
 )
 
 
-def _without(asker: Asker, axis: str) -> Reply:
+def _ask_empty_axis(asker: Asker, axis: str) -> Reply:
     """Whoever sets a least number of scores has said so; 1, the ordinary one, is no limit here."""
     limits = asker.subject.declaration.limits
     if limits.min_scores > 1 or (limits.self_attention_only and axis == "keys"):
@@ -124,8 +124,9 @@ _GONE = {"empty": "an empty array of the right shape", **FAILURES}
 
 SIZE_QUESTIONS = (
     Question("zero.queries", "What is returned if there are no queries (T = 0)?", _GONE,
-             partial(_without, axis="queries")),
-    Question("zero.batch", "What is returned if the batch is empty (B = 0)?", _GONE, partial(_without, axis="batch")),
+             partial(_ask_empty_axis, axis="queries")),
+    Question("zero.batch", "What is returned if the batch is empty (B = 0)?", _GONE,
+             partial(_ask_empty_axis, axis="batch")),
     Question("zero.keys", "What is returned if there are no keys (S = 0)?",
-             {"zeros": "zeros", "nan": "NaN", **FAILURES}, partial(_without, axis="keys")),
+             {"zeros": "zeros", "nan": "NaN", **FAILURES}, partial(_ask_empty_axis, axis="keys")),
 )

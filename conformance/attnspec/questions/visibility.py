@@ -94,7 +94,7 @@ def _posed(asker: Asker, T: int, S: int) -> Problem:
     return asker.even(T, S).but(window=_window(asker), causal=needs_causal)
 
 
-def _seen(asker: Asker, T: int, S: int, shift: int = 0, *, more: int = 0) -> Array:
+def _expected_window(asker: Asker, T: int, S: int, shift: int = 0, *, more: int = 0) -> Array:
     """(T,S): what a query sees whose place is shifted, and whose window reaches further on either side that it has."""
     left, right = _window(asker)
     assert left is not None  # `_window` makes two numbers
@@ -106,8 +106,9 @@ def _seen(asker: Asker, T: int, S: int, shift: int = 0, *, more: int = 0) -> Arr
 
 def _reach(asker: Asker) -> Reply:
     seen = asker.output(_posed(asker, 5, 5))[..., :5]
-    bands = {"as_asked": _seen(asker, 5, 5), "one_less": _seen(asker, 5, 5, more=-1),
-             "one_more": _seen(asker, 5, 5, more=1), "past": np.tri(5, dtype=bool), "everything": np.ones((5, 5), bool)}
+    bands = {"as_asked": _expected_window(asker, 5, 5), "one_less": _expected_window(asker, 5, 5, more=-1),
+             "one_more": _expected_window(asker, 5, 5, more=1), "past": np.tri(5, dtype=bool),
+             "everything": np.ones((5, 5), bool)}
     return Reply(band(seen, bands), shown(seen))
 
 
@@ -118,7 +119,7 @@ def _alignment(asker: Asker, T: int, S: int) -> Reply:
 
 def _aligned(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
     """What each query sees, (T,S), under each alignment of its own place, and where the window is ignored."""
-    return {"top_left": _seen(asker, T, S), "bottom_right": _seen(asker, T, S, S - T),
+    return {"top_left": _expected_window(asker, T, S), "bottom_right": _expected_window(asker, T, S, S - T),
             "everything": np.ones((T, S), bool)}
 
 

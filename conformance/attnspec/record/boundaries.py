@@ -105,7 +105,7 @@ def common(begins: Sequence[str]) -> tuple[Span, ...]:
     shared = [axis for axis in (every[0] if every else ()) if all(axis in each for each in every)]
     together = {part for axis in shared for part in _moved(axis) if part != axis}
     return tuple(joined for axis in shared if axis not in together
-                 and (joined := _joined([each[axis] for each in every])))
+                 and (joined := _join_spans([each[axis] for each in every])))
 
 
 def _moved(axis: str) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def _moved(axis: str) -> tuple[str, ...]:
     return (axis, one, other) if other else (axis,)
 
 
-def _joined(found: Sequence[Span]) -> Span | None:
+def _join_spans(found: Sequence[Span]) -> Span | None:
     """One condition for several of an axis: a block that explains all edges, or else ranges that overlap."""
     first, low, is_open = found[0], min(span.low for span in found), any(span.is_open for span in found)
     if all(span == first for span in found):

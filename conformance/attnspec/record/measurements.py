@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -116,25 +114,8 @@ def part_of_seed(seed: int) -> str:
     return f"seed {seed}"
 
 
-FINEST, STEP, BINS = 2.0**-20, 0.5, 44
-"""Margins are counted in bins of half an octave: up to 2^-20, then up to 2^1 and beyond."""
-
-
-def upper_edge(number: int) -> float:
-    """The margin at which a bin ends; it still belongs to the bin, as a margin of 1 is no violation."""
-    return float(FINEST * 2 ** (STEP * number))
-
-
-_EDGES = tuple(upper_edge(number) for number in range(BINS - 1))
-
-
-def bin_of(margin: float) -> int:
-    """The bin that a margin falls in, 0 … BINS - 1."""
-    return BINS - 1 if math.isnan(margin) else bisect_left(_EDGES, margin)
-
-
-ACCUSING = bin_of(1.0) + 1
-"""The first of the bins above 1: accusations."""
+BINS = 44
+"""Margins are counted in so many bins of half an octave: up to 2^-20, then up to 2^1 and beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +123,7 @@ class BlockJudged:
     """One subject at one dtype on one block of cases.
 
     cases: problems put to a clause that made a claim on them.  slices: head slices (B·H) that these hold together.
-    histogram: how many cases had their worst margin in each bin (`bin_of`).  worst: the closest call of all, on the
+    histogram: how many cases had their worst margin in each of the bins.  worst: the closest call of all, on the
     clause `clause`, with its recipe.  accused: the first few violations, as lines to replay.  known: how many further
     cases were violated by a finding that is listed under this name; they are no `cases` and no `violations`.
     problems: distinct problems among all that were put.

@@ -116,6 +116,11 @@ class RunRecord:
         return self.done - sum(each.verdict is Verdict.NOT_RUN for each in self.outcomes)
 
     @property
+    def measures_attnspec(self) -> bool:
+        """Whether this is a measurement of power or a campaign for false alarms, and judges no implementation."""
+        return bool(self.puts or self.blocks or self.header.rules)
+
+    @property
     def interrupted(self) -> bool:
         """Whether the run did not reach its end."""
         return self.footer is None or self.footer.interrupted

@@ -15,25 +15,25 @@ T = TypeVar("T")
 
 def visible(thing: T) -> T:
     """The same with every text in it as `characters.visible` shows it; the very same where nothing is hidden."""
-    shown: T = _shown(thing)
+    shown: T = _with_visible_text(thing)
     return shown
 
 
-def _shown(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
+def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
     if thing is None or isinstance(thing, int | float | enum.Enum):
         return thing
     if isinstance(thing, str):
         return characters.visible(thing)
     if isinstance(thing, tuple | list):
-        parts = [_shown(each) for each in thing]
+        parts = [_with_visible_text(each) for each in thing]
         return type(thing)(parts) if _differ(parts, thing) else thing
     if isinstance(thing, Mapping):
-        parts = [part for pair in thing.items() for part in map(_shown, pair)]
+        parts = [part for pair in thing.items() for part in map(_with_visible_text, pair)]
         is_changed = _differ(parts, [part for pair in thing.items() for part in pair])
         return dict(zip(parts[::2], parts[1::2], strict=True)) if is_changed else thing
     kind: type = type(thing)
     names = _fields(kind)
-    changed = {name: new for name in names if (new := _shown(old := getattr(thing, name))) is not old}
+    changed = {name: new for name in names if (new := _with_visible_text(old := getattr(thing, name))) is not old}
     return dataclasses.replace(thing, **changed) if changed else thing
 
 

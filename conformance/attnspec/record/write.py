@@ -151,11 +151,11 @@ def reopen(path: Path, without: Collection[str] = ()) -> RunRecord:
     record = read_record(path)
     with path.open("rb") as file:
         lock(file.fileno(), path)
-        write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept(record, without)), "record")
+        write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept_events(record, without)), "record")
     return read_record(path)
 
 
-def _kept(record: RunRecord, without: Collection[str]) -> Iterator[Event]:
+def _kept_events(record: RunRecord, without: Collection[str]) -> Iterator[Event]:
     yield record.header
     yield from (SubjectKnown(known.card) for known in record.subjects if not known.broken)
     yield from (block for block in record.blocks if not block.lost)

@@ -36,14 +36,6 @@ def _plain(value: float, digits: int) -> str:
     return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
-def percent(part: float) -> str:
-    """A share in percent. Only all is called 100 % and only nothing 0 %."""
-    if part in (0.0, 1.0):
-        return f"{100 * part:.0f} %"
-    digits = 1 if 0.1 <= part <= 0.999 else 2
-    return f"{min(max(100 * part, 0.01), 99.99):.{digits}f} %"
-
-
 def grouped(number: int) -> str:
     """`1 024 000`: thousands apart."""
     return f"{number:,}".replace(",", "\u202f") if number >= 10_000 else str(number)

@@ -25,7 +25,6 @@ from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.clause_table import applying_to_nobody, themes
 from attnspec.report.comparison import ROUNDING, RunComparison
 from attnspec.report.coverage import at_named_sizes, coverage
-from attnspec.report.false_alarms import Campaign, campaign
 from attnspec.report.figures import (
     SHORT,
     SIGNS,
@@ -37,7 +36,6 @@ from attnspec.report.figures import (
     grouped,
     language,
     moment,
-    percent,
     plainly,
     said,
     thread,
@@ -48,9 +46,9 @@ from attnspec.report.history import History
 from attnspec.report.joined import Joined, join
 from attnspec.report.known import held
 from attnspec.report.pictures import LEVELS
-from attnspec.report.power_view import Power, power
-from attnspec.report.ranking import Ranking, ranking
+from attnspec.report.ranking import RANKING_EXITS, ranking
 from attnspec.report.readings import readings
+from attnspec.report.sections import PageSection, SectionMaker, check_shown
 from attnspec.report.summary import LEGEND, Summary, exit_words, never_decided, silences, summarise
 from attnspec.report.trust import trust
 
@@ -104,8 +102,7 @@ def _is_sound(element: ElementTree.Element, name: str) -> bool:
 
 
 FILES: Mapping[str, str] = {
-    "css": "page.css", "js": "page.js", "picture_css": "picture.css", "audit_css": "audit/audit.css",
-    "audit_js": "audit/audit.js"}
+    "css": "page.css", "js": "page.js", "audit_css": "audit/audit.css", "audit_js": "audit/audit.js"}
 
 
 @lru_cache(maxsize=1)
@@ -118,7 +115,7 @@ def templates() -> Environment:
     environment.filters |= {
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
-        "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
+        "short": SHORT.__getitem__, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
         "prose": _prose, "said": said, "library": _library, "listed": listed, "verbatim": _verbatim}
     # our own files, inlined as they are
     environment.globals |= {
@@ -168,38 +165,52 @@ AXES: Mapping[str, str] = {
 
 
 def write_page(records: Sequence[RunRecord], path: Path, *, compared: RunComparison | None = None,
-               past: History | None = None) -> None:
+               past: History | None = None, further: Sequence[SectionMaker] = ()) -> None:
     """Write the page of one or several runs to `path`, making its folder."""
-    write_whole(path, render(records, compared=compared, past=past), "page")
+    write_whole(path, render(records, compared=compared, past=past, further=further), "page")
 
 
-def render(records: Sequence[RunRecord], *, compared: RunComparison | None = None, past: History | None = None) -> str:
+def render(records: Sequence[RunRecord], *, compared: RunComparison | None = None, past: History | None = None,
+           further: Sequence[SectionMaker] = ()) -> str:
     """The page of one or several runs as one HTML document that needs nothing else.
 
-    It shows what the records hold: verdicts, a measurement of power, a campaign for false alarms, or several of these.
+    It shows what the records hold: verdicts, answers to probes, a ranking, or several of these.
     compared, past: how the runs stand to an earlier one, and the runs before them, where that is wanted.
+    further: what makes sections of what else was measured. Raises UsageError where none of them shows it.
     """
     earlier = {"compared": compared, "history": past, "rounding": ROUNDING}
-    return templates().get_template("page.html").render({**_view(visible(records)), **earlier})
+    return templates().get_template("page.html").render({**_view(visible(records), further), **earlier})
 
 
-def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
+def _view(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapping[str, object]:
     """All that the templates speak of."""
     joined = join(records)
-    measured, tried, ranked = power(records), campaign(records), ranking(records)
-    is_judged = bool(joined.outcomes) or not (measured or tried or ranked or joined.probes)
+    made = (make(records) for make in (*further, ranking_section))
+    sections = tuple(section for section in made if section)
+    check_shown(records, sections)
+    is_judged = bool(joined.outcomes) or not (sections or joined.probes)
     summary = summarise(joined, strict=joined.is_strict)
     looked = audit(joined) if is_judged and is_audit(joined) else None
     found = looked.habits if looked else habits(joined) if joined.probes else None
     return {
         "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments(joined),
-        "power": measured, "campaign": tried, "ranking": ranked, "is_judged": is_judged, "audit": looked,
+        "sections": sections, "is_judged": is_judged, "audit": looked,
         "habits": found, "answers": answers(found) if found else None,
         "title": _audited(looked, summary) if looked else _title(
-            summary, measured or tried or ranked, found, is_judged=is_judged),
+            summary, next(iter(sections), None), found, is_judged=is_judged),
         **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
         "held": held(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
+
+
+def ranking_section(records: Sequence[RunRecord]) -> PageSection | None:
+    """The ranking of kernels as a section; None where no record has one."""
+    ranked = ranking(records)
+    if ranked is None:
+        return None
+    html = templates().get_template("ranking.html").render(ranking=ranked)
+    return PageSection("Ranking", "ranking", ranked.headline, ranked.css, Markup(html), RANKING_EXITS,
+                       lambda record: bool(record.ranks))
 
 
 def _conventions(joined: Joined) -> Mapping[str, Convention]:
@@ -231,13 +242,13 @@ def _spoken(joined: Joined) -> Mapping[str, object]:
 
 
 def _title(
-    summary: Summary, told: Power | Campaign | Ranking | None, found: Habits | None, *, is_judged: bool,
+    summary: Summary, measured: PageSection | None, found: Habits | None, *, is_judged: bool,
 ) -> tuple[str, str]:
     """The sentence over the page, and its colour: that of the verdicts, of what was measured, or of the probes."""
     if is_judged:
         return summary.title, summary.css
-    if told is not None:
-        return told.headline, told.css
+    if measured is not None:
+        return measured.headline, measured.css
     assert found is not None  # else it would be judged
     return found.title
 

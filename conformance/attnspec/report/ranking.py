@@ -14,6 +14,11 @@ WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not
          KernelStanding.NOT_JUDGED: "was not judged"}
 CSS = {KernelStanding.CONFORMS: "good", KernelStanding.VIOLATED: "bad", KernelStanding.NOT_JUDGED: "idle"}
 SIGNS = {"good": "✓", "bad": "✗", "idle": "?"}
+RANKING_EXITS = {
+    0: "all kernels conform",
+    1: "a kernel does not conform",
+    2: "a kernel was not judged, and all others conform; or the run was interrupted",
+}
 CAUSES = 12
 """So many likely causes are listed with the kernels that have them."""
 

@@ -16,24 +16,14 @@ from attnspec.report.joined import Joined, JoinedRun, JudgedSubject
 from attnspec.report.known import but_for
 from attnspec.report.likely_cause import Explained, lowered, usual_beginning
 from attnspec.report.other_conventions import is_other_convention, other_conventions
+from attnspec.report.sections import PageSection
 
 EXITS = {
     0: "conforms",
     1: "violated: a `must` clause does not hold",
     2: "could not judge: something was not run, or nothing was executed",
 }
-POWER_EXITS = {
-    0: "no false alarm, and no less power than the earlier record, if one was given",
-    1: "power fell, or there is a false alarm",
-    2: "not known: interrupted, or a part of the run was lost",
-}
 PROBE_EXITS = {0: "no answer against a manifest", 1: "an answer against a manifest", 2: "not everything was asked"}
-RANKING_EXITS = {
-    0: "all kernels conform",
-    1: "a kernel does not conform",
-    2: "a kernel was not judged, and all others conform; or the run was interrupted",
-}
-CAMPAIGN_EXITS = {0: "no false alarm", 1: "a false alarm", 2: "not all cases were judged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +83,14 @@ def summarise(joined: Joined, *, strict: bool) -> Summary:
         probes=sum(len(run.record.probes) for run in joined.runs))
 
 
-def exit_words(run: JoinedRun) -> str:
-    """What the exit code of a run means."""
+def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
+    """What the exit code of a run means. sections: those of the page, which know the codes of other kinds of runs."""
     footer = run.record.footer
     if footer is None:
         return "none: the run was interrupted"
     record = run.record
-    words = (EXITS if record.outcomes else POWER_EXITS if record.puts else CAMPAIGN_EXITS if record.blocks
-             else RANKING_EXITS if record.ranks else PROBE_EXITS if record.probes else EXITS)
+    measured = next((section.exits for section in sections if section.is_of(record)), None)
+    words = EXITS if record.outcomes else measured or (PROBE_EXITS if record.probes else EXITS)
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 

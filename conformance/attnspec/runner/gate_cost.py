@@ -51,7 +51,7 @@ class GateCost:
         """How many items each gate has, and what they took."""
         efforts = {_gate(item.nodeid): getattr(getattr(item, "function", None), EFFORT, "") for item in items}
         at_sizes = dict.fromkeys(line for item in items for line in getattr(getattr(item, "function", None), SIZES, ()))
-        return [*self._told([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts), *at_sizes]
+        return [*self._cost_lines([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts), *at_sizes]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  (xdist has no types)
@@ -59,10 +59,10 @@ class GateCost:
         reporter = node.config.pluginmanager.get_plugin("terminalreporter")
         if reporter and not self._is_told:
             self._is_told = True
-            for line in self._told([each for each in ids if _ITEM.fullmatch(each)], {}):
+            for line in self._cost_lines([each for each in ids if _ITEM.fullmatch(each)], {}):
                 reporter.write_line(line)
 
-    def _told(self, ids: Iterable[str], efforts: Mapping[str, str]) -> Iterator[str]:
+    def _cost_lines(self, ids: Iterable[str], efforts: Mapping[str, str]) -> Iterator[str]:
         known = self._cache.get(SECONDS, {}) if self._cache else {}
         for gate, count in Counter(map(_gate, ids)).items():
             how = f" at effort {efforts[gate]}" if gate in efforts else ""

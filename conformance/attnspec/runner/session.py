@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument
@@ -25,14 +26,13 @@ from attnspec.core.plan import Job, Plan
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner.carrier import Carrier
 from attnspec.runner.environment import environment, prepared
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
 from attnspec.runner.shards import Share
+from attnspec.runner.traces import end_worker, silent
 from attnspec.runner.trial_jobs import TRIALS, with_engine
-from attnspec.runner.watch import watching
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown
 
@@ -204,3 +204,50 @@ def _termination_interrupts() -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+# What may carry out the jobs of a run elsewhere
+
+
+class Carrier(Protocol):
+    """Other processes, on whatever machines. The listener is told what came of each job, and of an interruption."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the header of a record says of where the jobs are carried out."""
+
+    def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
+        """Have every job of this source of jobs done. Raises AttnspecError where nothing can be begun."""
+
+
+# A worker that shows no sign of life
+
+
+SILENCE = 60.0
+"""Seconds without a sign of life after which a worker is taken for stopped. A sign comes every second."""
+
+LOOK = 2.0
+"""Seconds between two looks."""
+
+
+@contextmanager
+def watching(folder: Path) -> Iterator[None]:
+    """Look after the workers that leave their signs in this folder."""
+    over = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(folder, over), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _watch(folder: Path, over: threading.Event) -> None:
+    looked = time.monotonic()
+    while not over.wait(LOOK):
+        slept, looked = time.monotonic() - looked > SILENCE / 2, time.monotonic()
+        if slept:  # the whole machine was stopped, workers and all
+            continue
+        for worker in silent(folder, looked, SILENCE):
+            end_worker(folder, worker)

@@ -16,7 +16,7 @@ WHERE = FileLocation("--must-take")
 
 def contract_clauses(contract: Contract, *, is_whole: bool = False) -> tuple[Clause, ...]:
     """One for each word, and one for all of them together: where that is more than one thing, or is_whole."""
-    said = dict(_said(contract, is_whole=is_whole or contract.is_plural))
+    said = dict(_contract_sentences(contract, is_whole=is_whole or contract.is_plural))
     return tuple(_clause(word, said[word]) for word in (*contract.words, ALL) if word in said)
 
 
@@ -38,7 +38,7 @@ def is_put_at(clause: str, dtype: DType) -> bool:
 
 
 
-def _said(contract: Contract, *, is_whole: bool) -> Iterator[tuple[str, str]]:
+def _contract_sentences(contract: Contract, *, is_whole: bool) -> Iterator[tuple[str, str]]:
     yield from ((name, f"The contract: {KEYWORDS[name].promise}; it is taken.") for name in contract.keywords)
     yield from ((dtype.value, f"The contract: {dtype.value} is taken.") for dtype in contract.dtypes)
     yield from ((word, f"The contract: {axis} = {size} is taken ({AXES[axis]}).")

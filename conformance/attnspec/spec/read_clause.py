@@ -84,7 +84,7 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
     fields.only(CLAUSE_KEYS)
     identity = _id(fields)
     fields = replace(fields, what=f"the clause {identity!r}")
-    given = _given(fields.inner("given", "`given`"), context)
+    given = _merge_given(fields.inner("given", "`given`"), context)
     return Clause(
         id=identity, theme=theme or identity.partition(".")[0], level=fields.choice("level", Level),
         profile=fields.one_of("profile", PROFILES), says=_says(fields),
@@ -100,7 +100,7 @@ def _refuted_by(fields: Fields) -> tuple[str, ...]:
     names = fields.texts("refuted_by", ())
     if len(names) > MOST_FAULTS:
         raise fields.complain("refuted_by", f"names {len(names)} faults. Name the {MOST_FAULTS} that teach most; "
-                              "spec/refutations.json names all (attnspec refutations --write).")
+                              "spec/refutations.json names all.")
     return names
 
 
@@ -152,12 +152,12 @@ def _citation(fields: Fields, context: Context) -> Citation:
                     where=fields.place())
 
 
-def _given(fields: Fields, context: Context) -> _Given:
+def _merge_given(fields: Fields, context: Context) -> _Given:
     """`given`, merged: the named problem's arguments, and over them the clause's own."""
     name = fields.one_of("problem", context.problems)
     base = context.problems[name]
     arguments = Located(fields.place())
-    for source in (base.args, _without(fields.mapping, "problem", "draw")):
+    for source in (base.args, _less_keys(fields.mapping, "problem", "draw")):
         arguments.update(source)
         arguments.places.update(source.places if isinstance(source, Located) else {})
     return _Given(name, Word(base.name, arguments, fields.place()), _draw(fields), _always(arguments))
@@ -226,7 +226,7 @@ def _name(fields: Fields, name: str) -> str:
     return name
 
 
-def _without(mapping: Located, *keys: str) -> Located:
+def _less_keys(mapping: Located, *keys: str) -> Located:
     """The mapping less some keys, places kept."""
     rest = Located(mapping.place)
     for key in mapping:

@@ -1,4 +1,5 @@
-"""`spec/refutations.json`: which clause convicts which fault at which dtype. `attnspec refutations --write` makes it.
+"""`spec/refutations.json`: which clause convicts which fault at which dtype. A checkout makes it:
+`python -m evaluation refutations --write`.
 
 `refuted_by` in YAML names a few faults that teach; this names all, and no hand touches it.
 """
@@ -6,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +18,9 @@ from attnspec.spec.clause import Clause, Spec
 from attnspec.spec.yaml_lines import read_bytes, shown
 
 FILE = "refutations.json"
-COMMAND = "attnspec refutations --write"
+COMMAND = "python -m evaluation refutations --write"
+"""What makes the file anew, in a checkout."""
+
 SEED, CASES, EFFORT = 0, 5, Effort.QUICK
 """Each fault is put the first so many cases of each clause: those that `attnspec check` begins with."""
 
@@ -26,11 +28,6 @@ WITNESSES = 2
 """To how many clauses a fault is put, at the least, unless clauses are asked for."""
 
 Convictions: TypeAlias = Mapping[str, Mapping[str, tuple[DType, ...]]]  # clause, fault, dtypes in the order of DType
-
-_ABOUT = ("Generated; do not edit. By clause, the faults that violate it within the first cases, under the dtypes at "
-          f"which they do. Make it anew: {COMMAND}")
-_WIDTH = 118
-_INDENT = 4 * " "
 
 
 @dataclass(frozen=True)
@@ -82,27 +79,6 @@ def read_refutations(law: Spec) -> Refutations:
 def _by_fault(groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[DType, ...]]:
     dtypes = {words: tuple(map(DType, words.split())) for words in groups}
     return dict(sorted((name, dtypes[words]) for words, names in groups.items() for name in names))
-
-
-def refutations_text(found: Refutations) -> str:
-    """The matrix as the file holds it: clauses in the order of the law, faults in that of the alphabet."""
-    head = {"about": _ABOUT, "effort": found.effort, "cases": found.cases, "seed": found.seed}
-    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    clauses = ",\n".join(f"  {json.dumps(clause)}: {_groups(faults)}" for clause, faults in found.convictions.items())
-    return "\n".join(["{", *lines, ' "clauses": {', clauses, " }", "}"]) + "\n"
-
-
-def _groups(faults: Mapping[str, tuple[DType, ...]]) -> str:
-    """A group for each set of dtypes, those of most dtypes first."""
-    order = list(DType)
-    groups = sorted(set(faults.values()), key=lambda dtypes: (-len(dtypes), [order.index(each) for each in dtypes]))
-    told = (f'   "{" ".join(dtype.value for dtype in dtypes)}": [\n{_wrapped(faults, dtypes)}]' for dtypes in groups)
-    return "{\n" + ",\n".join(told) + "\n  }" if groups else "{}"
-
-
-def _wrapped(faults: Mapping[str, tuple[DType, ...]], dtypes: tuple[DType, ...]) -> str:
-    names = ", ".join(json.dumps(name) for name in sorted(faults) if faults[name] == dtypes)
-    return textwrap.fill(names, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False)
 
 
 def known_faults(law: Spec, found: Refutations) -> tuple[str, ...]:

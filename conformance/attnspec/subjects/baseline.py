@@ -19,7 +19,6 @@ from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
-from attnspec.core.processor import features
 from attnspec.core.targets import is_bare
 from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
@@ -32,6 +31,9 @@ from attnspec.subjects.registry import findings_of
 
 if TYPE_CHECKING:
     from attnspec.problems.recipe import Recipe
+
+
+import re
 
 _ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason", "processor")
 _HEAD = """\
@@ -170,7 +172,7 @@ def write_baseline(
     before = {entry.key: entry for entry in read_entries(path)} if is_there else {}
     judged = {(each.subject, each.clause, each.dtype.value): each for each in outcomes}
     findings = _findings(folders)
-    found = {key: _written(failed, before.get(key), findings) for key, outcome in judged.items()
+    found = {key: _entry_of(failed, before.get(key), findings) for key, outcome in judged.items()
              if (failed := _failed(outcome, is_listed=key in before, strict=strict))}
     known = [entry for key, entry in before.items() if key not in found and (
         key not in judged or judged[key].verdict is Verdict.EXPECTED or not entry.is_here)]
@@ -193,7 +195,7 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
     return outcome if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict) else None
 
 
-def _written(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
+def _entry_of(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
     evidence = outcome.evidence
     entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.how,
                   evidence.recipe if evidence else "",
@@ -206,3 +208,20 @@ def _written(outcome: Outcome, before: Entry | None, findings: Findings) -> Entr
     if before and before.reason and before.how in ("", entry.how):
         return replace(entry, reason=before.reason)
     return replace(entry, reason=evidence.sentence if evidence else outcome.reason)
+
+
+# What this machine's processor can do
+
+
+_TOLD = Path("/proc/cpuinfo")
+
+
+@cache
+def features(told: Path = _TOLD) -> frozenset[str]:
+    """By the names that Linux gives them, such as `avx512_fp16`; none where it does not say."""
+    try:
+        text = told.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(found[1].split()) if found else frozenset()

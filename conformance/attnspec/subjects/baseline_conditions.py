@@ -84,7 +84,7 @@ def conditions_after(before: TriedConditions, outcomes: Iterable[Outcome],
     for key, conditions in after.items():
         groups[conditions].add(key)
     order = sorted(groups, key=lambda each: (each.attnspec, each.spec, each.effort.value, each.seed, each.is_strict))
-    return [_written(conditions, groups[conditions]) for conditions in order]
+    return [_conditions_as_yaml(conditions, groups[conditions]) for conditions in order]
 
 
 def _is_put(outcome: Outcome) -> bool:
@@ -94,7 +94,7 @@ def _is_put(outcome: Outcome) -> bool:
     return not (outcome.verdict is Verdict.INAPPLICABLE and is_left_out(outcome.reason))
 
 
-def _written(conditions: Conditions, keys: Iterable[Key]) -> dict[str, object]:
+def _conditions_as_yaml(conditions: Conditions, keys: Iterable[Key]) -> dict[str, object]:
     strict = {"strict": True} if conditions.is_strict else {}
     return {"attnspec": conditions.attnspec, "spec": conditions.spec, "effort": conditions.effort.value,
             "seed": conditions.seed, **strict, "tried": list(_groups(keys))}

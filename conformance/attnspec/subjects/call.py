@@ -161,7 +161,7 @@ class Call:
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
-        keywords = {name: _given(value, kept) for name, value in self.keywords.items()}
+        keywords = {name: _keyword_value(value, kept) for name, value in self.keywords.items()}
         inputs = [kept[id(each)] for each in self.arrays.values()]
         return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows, self.wrt, self.is_backward,
                          self.form)
@@ -176,12 +176,12 @@ def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
             yield from _flat(value, f"{prefix}{name}.")
 
 
-def _given(value: object, kept: Mapping[int, Entries]) -> object:
+def _keyword_value(value: object, kept: Mapping[int, Entries]) -> object:
     """A keyword's value with entries in the place of arrays of any shape."""
     if isinstance(value, np.ndarray):
         return kept[id(value)]
     if isinstance(value, Mapping):
-        return {name: _given(inner, kept) for name, inner in value.items()}
+        return {name: _keyword_value(inner, kept) for name, inner in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

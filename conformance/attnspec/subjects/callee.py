@@ -107,7 +107,8 @@ class Hosted:
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
-                  "keywords": _told(call.keywords, places), "dtype": call.dtype.value, "shapes": call.shapes,
+                  "keywords": _keywords_as_json(call.keywords, places),
+                  "dtype": call.dtype.value, "shapes": call.shapes,
                   **({} if rows is None else {"rows": places[id(rows)]}),
                   **({"wrt": call.wrt, "backward": call.is_backward} if call.wrt else {}),
                   **({"form": call.form._asdict()} if call.form else {})}
@@ -200,12 +201,12 @@ def check_lift(name: str) -> None:
         raise UsageError.unknown("lift", name, LIFTS)
 
 
-def _told(value: object, places: Mapping[int, int]) -> object:
+def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
     """Keywords as JSON has them. places: of arrays, by their ids."""
     if isinstance(value, np.ndarray):
         return {"$array": places[id(value)]}
     if isinstance(value, Mapping):
-        return {name: _told(inner, places) for name, inner in value.items()}
+        return {name: _keywords_as_json(inner, places) for name, inner in value.items()}
     plain = value.item() if isinstance(value, np.generic) else value
     return {"$float": str(plain)} if isinstance(plain, float) and plain - plain != 0 else plain
 

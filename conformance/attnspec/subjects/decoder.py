@@ -56,14 +56,14 @@ def in_steps(problem: Problem, pattern: StepPattern) -> Stepped:
     """The problem as calls of a decoder; without a past, the call that is judged is the first of its sequence."""
     own = tuple(_stored(problem, OWN, _ENDS.get(pattern, _at_once)(problem.past)))
     takes = OWN if own else NONE
-    last = Step(_alone(problem), takes, OWN)
+    last = Step(_without_past(problem), takes, OWN)
     if pattern == "beside_another":
         return Stepped(_by_turns(own, tuple(_stored(_another(problem), OTHER, _halves(problem.past)))), last)
     if pattern == "after_another":
         return Stepped((*_stored(_another(problem), OTHER, _at_once(problem.sizes.S)), *own), last)
     if pattern == "tried_before":
         other = _another(problem)
-        return Stepped((*own, Step(_quiet(other, _alone(other)), takes, TRIED)), last)
+        return Stepped((*own, Step(_quiet(other, _without_past(other)), takes, TRIED)), last)
     return Stepped(own, last)
 
 
@@ -127,10 +127,10 @@ def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
     counted = {name: np.minimum(value, end).astype(value.dtype) if end is not None and COUNTS[name] == "S" else None
                for name, value in problem.given.items() if name in COUNTS}
     bare: dict[str, Any] = {**dict.fromkeys(rows), **dict.fromkeys(asked, False), **counted}
-    return _alone(part.but(**bare))
+    return _without_past(part.but(**bare))
 
 
-def _alone(problem: Problem) -> Problem:
+def _without_past(problem: Problem) -> Problem:
     """The call by itself: what the cache holds is not handed over."""
     return problem.but(**dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
 

@@ -136,13 +136,13 @@ def _in_parts(problem: Problem, limits: Limits) -> Lowered:
     heads alone have keys and values.
     """
     shares, width = SHARES[limits.inputs], head_width(problem.sizes, limits)
-    held = _beside(problem, INPUTS if limits.self_attention_only else HELD, shares, width)
-    query = held if limits.self_attention_only else _beside(problem, INPUTS[:1], shares, width)
+    held = _join_projections(problem, INPUTS if limits.self_attention_only else HELD, shares, width)
+    query = held if limits.self_attention_only else _join_projections(problem, INPUTS[:1], shares, width)
     params = _selections(problem.sizes.H, problem.sizes.Hkv, width, problem.dtype, limits)
     return Lowered(query, held, held, params, problem.sizes, width, width, shares)
 
 
-def _beside(problem: Problem, names: Sequence[str], shares: Mapping[str, int], width: int) -> Array:
+def _join_projections(problem: Problem, names: Sequence[str], shares: Mapping[str, int], width: int) -> Array:
     """(B,T,H·width) or (B,S,H·width): these of query, key and value, each in its part of every head's columns."""
     arrays, parts = {name: getattr(problem, name) for name in names}, _parts(shares)
     B, _, length, _ = arrays[names[0]].shape

@@ -54,11 +54,11 @@ def with_made(subject: Subject, forms: Iterable[str]) -> Subject:
     declared = subject.declaration
     if no_form_of(declared):
         return subject
-    made = {form: _made(subject, form, called_there(form, declared.lift)) for form in sorted(forms)}
+    made = {form: _make_form(subject, form, called_there(form, declared.lift)) for form in sorted(forms)}
     return replace(subject, made=made)
 
 
-def _made(subject: Subject, form: str, name: str) -> Subject:
+def _make_form(subject: Subject, form: str, name: str) -> Subject:
     return replace(subject.with_gradients, id=f"{subject.id}[{name}]", callee=Made(subject.callee, form, name),
                    variants={}, backward=None)
 

@@ -5,7 +5,10 @@ Reading one imports neither the library nor NumPy.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +17,8 @@ from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.nouns import FAILURES, DType
-from attnspec.core.paths import is_file
+from attnspec.core.paths import is_file, portable_argument
+from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
 from attnspec.subjects.declared import (
@@ -25,11 +29,17 @@ from attnspec.subjects.declared import (
     read_precision,
     read_precision_on,
 )
-from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
-from attnspec.subjects.interpreter import Interpreter, read_interpreter
+from attnspec.subjects.installed import (
+    audited_command,
+    installed_version,
+    installing,
+    is_installed,
+    kind_of_device,
+    no_start,
+    not_installed,
+)
 from attnspec.subjects.needs import read_device, read_faster, read_made, read_modules, read_texts, read_variables
 from attnspec.subjects.on_workers import told_by_workers
-from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, is_known_to, read_ends, read_since, read_versions
 
 FILE = "manifest.yaml"
@@ -305,3 +315,100 @@ def _deviation(fields: Fields, folder: Path) -> Deviation:
         dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
         where=fields.place("clause"),
     )
+
+
+# The interpreter that `python` of a manifest names
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A command that starts Python. written: as the manifest has it.  where: its place there."""
+
+    path: str
+    written: str
+    where: FileLocation
+
+    @property
+    def missing(self) -> str:
+        """Why nothing can live in it, and what to do; empty if something can, or if another is asked for."""
+        if audited_command():
+            return ""
+        reason = no_start(self.path) if shutil.which(self.path) else "there is no such program"
+        told = reason.rstrip(".")
+        return reason and (f"its manifest names the interpreter {quoted(self.written)} ({self.where}): {told}. Correct "
+                           "`python:` there, or name another one: --python PATH")
+
+    def surroundings(self, asked: Surroundings | None) -> Surroundings:
+        """Where its subjects live: in it, unless a command is asked for."""
+        there = asked or Surroundings()
+        return there if there.command else replace(there, command=(self.path,))
+
+
+def read_interpreter(fields: Fields, folder: Path) -> Interpreter | None:
+    """The interpreter of a manifest in this folder; None where it names none. Raises the error of the fields."""
+    if "python" not in fields.mapping:
+        return None
+    written = fields.text("python")
+    if not written.strip():
+        raise fields.complain("python", "should be the path of an interpreter, as in '../env/bin/python'.")
+    if "host" in fields.mapping:
+        raise fields.complain("python", "says where the subjects run, and so does `host`. Leave one of them out.")
+    path = Path(os.path.expanduser(written))
+    return Interpreter(str(folder.absolute() / path), written, fields.place("python"))
+
+
+# A host that is no Python
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command, run in the folder of its manifest.
+
+    needs: files and folders there without which it cannot run.  install: how they get there.
+    """
+
+    command: tuple[str, ...]
+    folder: Path
+    needs: tuple[str, ...] = ()
+    install: str = ""
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be started here, and what to do; empty if it can."""
+        if elsewhere := " ".join(map(portable_argument, audited_command())):
+            own = " ".join(map(portable_argument, self.command))
+            return (f"it lives in a program of its own, {own!r}, not in {elsewhere!r}. "
+                    "Leave --python and --host out")
+        if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
+            return f"{self.command[0]} is not on the PATH{self._way_out}"
+        absent = next((name for name in self.needs if not (self.folder / name).exists()), "")
+        return f"there is no {absent} in {shown(self.folder)}{self._way_out}" if absent else ""
+
+    @property
+    def _way_out(self) -> str:
+        return f". Install it: {self.install}" if self.install else ""
+
+    def surroundings(self, asked: Surroundings | None) -> Surroundings:
+        """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""
+        return replace(asked or Surroundings(), command=self.command, speaks=Speaks.PROTOCOL, is_here=True,
+                       folder=str(self.folder.absolute()))
+
+
+def read_program(fields: Fields, folder: Path) -> Program | None:
+    """The host that a manifest names; None of Python. What it requires are files and folders beside the manifest.
+
+    Raises the error of the fields.
+    """
+    if "host" not in fields.mapping:
+        return None
+    command = _words(fields)
+    if not command or not command[0]:
+        raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
+    return Program(command, folder, tuple(fields.text("requires", "").split()), fields.text("install", ""))
+
+
+def _words(fields: Fields) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(fields.text("host")))
+    except ValueError as cause:
+        raise fields.complain("host", f"is no command: {cause}.") from None

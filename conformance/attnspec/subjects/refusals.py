@@ -9,8 +9,9 @@ registered subject takes stands in its manifest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from attnspec.core.declaration import Limits
@@ -20,13 +21,14 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
-from attnspec.problems.problem import Sizes
+from attnspec.problems.make import make_layer
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.views import heads_last, with_gaps
 from attnspec.subjects.causes import WordedRefusal, causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Interview
-from attnspec.subjects.layer_refusals import WIDTHS, with_widths
-from attnspec.subjects.layouts import with_layouts
-from attnspec.subjects.misfits import WITHOUT_CAUSAL
+from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
 from attnspec.subjects.plain import Case, with_keyword
 from attnspec.subjects.starting import start_of
 from attnspec.subjects.subject import Subject, SubjectDied
@@ -95,7 +97,7 @@ def _without_optional(subject: Subject, start: Case) -> Subject:
     for causal in (False, True):
         if (asked := _causal(subject, start, is_on=causal)) is not None:
             for optional in OPTIONAL:
-                subject = _asked(asked.about(subject), optional) if optional.causal is causal else subject
+                subject = _ask_optional(asked.about(subject), optional) if optional.causal is causal else subject
     return subject
 
 
@@ -198,7 +200,7 @@ def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
     return next((Begun(each, case) for each in interviews if each.takes(case)), None)
 
 
-def _asked(begun: Begun, optional: Optional) -> Subject:
+def _ask_optional(begun: Begun, optional: Optional) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     own = limits_saying({optional.refusal})
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in own)
@@ -331,3 +333,92 @@ def _is_promised(subject: Subject, found: WordedRefusal) -> bool:
             (declared.limits.grouped and says_grouped) or "grouped" in declared.claims):
         return True
     return any(EVERY_KEYWORD[name].profile in declared.claims for name in refusal.keywords)
+
+
+# What a layer of one's own refuses beside what it refuses as attention
+
+
+_PLAIN = Sizes(B=2, H=2, Hkv=2, T=4, S=4, D=4, Dv=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """A width that a layer need not take: in words; how wide values are, and by how much M is more than H·D."""
+
+    name: str
+    Dv: int = _PLAIN.Dv
+    more: int = 0
+
+
+WIDTHS: Mapping[str, Width] = {
+    "ties_model_width": Width("a model of another width (M ≠ H·D)", more=3),
+    "ties_value_width": Width("values of another width (Dv ≠ D)", Dv=6)}
+"""By the limit that says the same."""
+
+
+def with_widths(subject: Subject) -> Subject:
+    """The subject with a limit for each of these widths that it refuses clearly, where it takes the plain ones."""
+    plain = Width("")
+    taken = (each for each in subject.declaration.dtypes
+             if Interview(subject, each).answers(_posed(subject, each, plain)))
+    for dtype in islice(taken, 1):
+        for limit, width in WIDTHS.items():
+            subject = _with_width(subject, limit, width, dtype)
+    return subject
+
+
+def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Subject:
+    declared = subject.declaration
+    is_said = getattr(declared.limits, limit)
+    words = "" if is_said else Interview(subject, dtype).refusal_of(_posed(subject, dtype, width))
+    if not words:
+        return subject
+    limits = replace(declared.limits, **{limit: True})  # type: ignore[arg-type]  # by name; both are flags
+    return replace(subject, declaration=replace(declared, limits=limits),
+                   refused={**subject.refused, width.name: words})
+
+
+def _posed(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
+    limits = subject.declaration.limits
+    sizes = replace(_PLAIN, Dv=width.Dv, **({"H": 1, "Hkv": 1} if limits.single_head else {}))
+    recipe = Recipe(sizes, ("normal",), "none", frozenset({"causal"} if limits.causal_only else ()), 1,
+                    M=sizes.H * sizes.D + width.more, inputs=limits.inputs)
+    return make_layer(recipe, dtype, limits=limits)
+
+
+# Whether a function refuses arrays that are not contiguous
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLayout:
+    """A layout of arrays in memory: its name, a view of an array that lies so, and the limit of who refuses it."""
+
+    name: str
+    view: Callable[[Array], Array]
+    within: Callable[[Limits], Limits]
+
+
+LAYOUTS = (MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
+           MemoryLayout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
+
+
+def with_layouts(interview: Interview, start: Case) -> Subject:
+    """The subject with the limit of the first of the layouts that it refuses clearly, if it refuses any.
+
+    start: a plain problem that it takes, of several heads and queries: of one, all layouts are the same.
+    """
+    subject, plain = interview.subject, start.problem(interview.dtype)
+    for layout in LAYOUTS:
+        laid = _laid(plain, layout.view)
+        if is_contiguous(laid):
+            continue
+        if words := interview.refusal_of(laid, Topic.LAYOUT):
+            limits = layout.within(subject.declaration.limits)
+            return replace(subject, declaration=replace(subject.declaration, limits=limits),
+                           refused={**subject.refused, layout.name: words})
+    return subject
+
+
+def _laid(problem: Problem, view: Callable[[Array], Array]) -> Problem:
+    """The problem with query, key and value, (B,H,T,D) and their like, as views that lie otherwise."""
+    return problem.but(query=view(problem.query), key=view(problem.key), value=view(problem.value))

@@ -112,7 +112,7 @@ def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, ta
     if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
         raise _error(function, _without_default(name, bare, target))
     return Signature(frozenset(known) | _SAID[form], kind,
-                     {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form,
+                     {parameter.name: _write_default(parameter.default) for parameter in unknown}, form, given_by_form,
                      {each.name: False for each in known.values() if _is_flag(each.name) and each.default},
                      parameter_names)
 
@@ -220,7 +220,7 @@ def _of_rotary(function: Described, parameters: Sequence[Parameter], name: str) 
         if parameter.default is Parameter.empty:
             raise _error(function, f"{name} needs {parameter.name!r}; a rotary embedding can be called with x and "
                                    f"positions alone: {ROTATES}.")
-    defaults = {each.name: _told(each.default) for each in rest if each.name not in known}
+    defaults = {each.name: _write_default(each.default) for each in rest if each.name not in known}
     return Signature(frozenset({POSITIONS, *known}), Kind.ROTARY, defaults)
 
 
@@ -283,8 +283,8 @@ def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter
     kept = (f"{parameter_names.get(each.name, each.name)}={each.name}" for each in known)
     gives = ", ".join(("query", "key", "value", *map(_gap, needed), *kept))
     wrapper, wrapped = "wrapped" if name == "attend" else "attend", "function" if iskeyword(name) else name
-    return (f"{name} needs {' and '.join(map(_called, needed))}, which attnspec does not know and so cannot give. "
-            "Write a wrapper that passes it, and check the wrapper:\n"
+    return (f"{name} needs {' and '.join(map(_name_parameter, needed))}, which attnspec does not know "
+            "and so cannot give. Write a wrapper that passes it, and check the wrapper:\n"
             f"    def {wrapper}{takes}: return {wrapped}({gives})\n"
             f"or have one written: attnspec init {target}")
 
@@ -298,12 +298,12 @@ def _gap(parameter: Parameter) -> str:
     return "..." if parameter.kind is Parameter.POSITIONAL_ONLY else f"{parameter.name}=..."
 
 
-def _called(parameter: Parameter) -> str:
+def _name_parameter(parameter: Parameter) -> str:
     word = keyword_for(parameter.name)
     return f"{parameter.name!r} (attnspec's keyword is {word}: rename it)" if word else repr(parameter.name)
 
 
-def _told(default: object) -> str:
+def _write_default(default: object) -> str:
     """The default as Python writes it, short and the same in every process."""
     text = _ADDRESS.sub("", portable(" ".join(repr(default).split())))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"

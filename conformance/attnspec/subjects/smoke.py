@@ -58,7 +58,7 @@ def _complaints(subject: Subject) -> Iterator[str]:
 
 def _check_number(subject: Subject, target: str) -> None:
     complaints = list(_complaints(subject))
-    taken = next(_taken(subject), None) if complaints and all(complaints) else None
+    taken = next(_dropped_axes(subject), None) if complaints and all(complaints) else None
     if taken:
         axes, turned = taken
         raise TargetError(
@@ -136,7 +136,7 @@ def _four(subject: Subject, dtype: DType, sizes: Sizes, *, causal: bool) -> str 
     return ""
 
 
-def _taken(subject: Subject) -> Iterator[tuple[str, str]]:
+def _dropped_axes(subject: Subject) -> Iterator[tuple[str, str]]:
     """The fewer axes on which the function answers in the right shape."""
     causal = {"causal": True} if subject.declaration.limits.causal_only else {}
     for dtype in subject.declaration.dtypes:

@@ -116,7 +116,7 @@ class Subject:
             raise ValueError(f"{self.id}: {reason}")
         arrays = {"x": problem.x, POSITIONS: problem.positions}
         keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
-        return self._called(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
+        return self._call(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
 
     def answer_any(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of a problem of its kind. Raises as `answer` does."""
@@ -168,7 +168,7 @@ class Subject:
             id=self.id, title=self.title, kind=self.declaration.kind.value, distribution=self.library.distribution,
             version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
             probed=probed, precision=precision, claims=self.declaration.claims,
-            limits={name: _shown(getattr(limits, name)) for name in LIMITS
+            limits={name: _write_limit(getattr(limits, name)) for name in LIMITS
                     if getattr(limits, name) != getattr(none, name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
@@ -192,7 +192,7 @@ class Subject:
         once = frozenset(name for name, first in lowered.first_of.items() if name != first)
         limits, backward = self.declaration.limits, self.backward
         if backward is None:
-            answer = self._called(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
+            answer = self._call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
         else:
             forward = self._perform(problem.but(grad_output=None), arrays, params, lowered.output_shape)
             call = call_of_backward(problem, arrays, keywords, grad, limits, once=once, kept=backward.kept(forward))
@@ -207,7 +207,7 @@ class Subject:
         arrays = _inputs(packed)
         shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
         keywords = {**self.declaration.off, **packed.given}
-        answer = self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+        answer = self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
@@ -215,7 +215,7 @@ class Subject:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
         keywords = {**self.declaration.off, **packed.given}
-        answer = self._called(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits))
+        answer = self._call(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits))
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
@@ -245,7 +245,7 @@ class Subject:
         keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
         if self.backward is None:
-            return self._called(call_of_framework(problem, _inputs(problem), keywords, grad, limits))
+            return self._call(call_of_framework(problem, _inputs(problem), keywords, grad, limits))
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
         call = call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=self.backward.kept(forward))
@@ -254,7 +254,7 @@ class Subject:
     def _pulled(self, backward: BackwardPass, call: Call, forward: SubjectAnswer) -> SubjectAnswer:
         """The gradients of the backward pass with the output of the forward pass."""
         try:
-            return replace(self._called(backward.as_taken(call)), output=forward.output)
+            return replace(self._call(backward.as_taken(call)), output=forward.output)
         except UnusableAnswer as unusable:
             raise backward.unusable(unusable.sentence) from None
 
@@ -264,9 +264,9 @@ class Subject:
         keywords = {**more, **self._keywords(problem)}
         shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
-        return self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+        return self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
 
-    def _called(self, call: Call) -> SubjectAnswer:
+    def _call(self, call: Call) -> SubjectAnswer:
         try:
             return self.callee.perform(self.as_spelled(call))
         except SubjectRaised as raised:
@@ -297,7 +297,7 @@ class Subject:
         return (sizes.B, *per_head, sizes.T, sizes.S)
 
 
-def _shown(limit: object) -> str:
+def _write_limit(limit: object) -> str:
     return ", ".join(map(str, limit)) if isinstance(limit, tuple) else str(limit)
 
 

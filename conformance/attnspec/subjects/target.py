@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, here
 from attnspec.hosting.pool import client_of
+from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.adapters import not_with_this_release
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
@@ -27,7 +28,6 @@ from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision, check_width
 from attnspec.subjects.described import Described
 from attnspec.subjects.found import FoundFunction, in_process, there
-from attnspec.subjects.handed_over import adapter_folders, handed_over, python_files
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable
@@ -285,3 +285,62 @@ def _distribution(source: FunctionSource) -> str:
     if source.file or source.text:
         return ""
     return distribution_of(source.module.partition(".")[0])
+
+
+# What is handed over to a host that does not see the files of this machine
+
+
+LARGEST = 2**23
+"""Bytes of Python that are handed over at most: a folder that holds more is no folder of one's own code."""
+
+_LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages", "findings", "build", "dist", "reports"})
+
+
+def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
+    """By the name that it gets there, the text of each file that the target may import.
+
+    Of `path/to/file.py:function` its folder; of `package.module:function` the package, or the module and what stands
+    beside it, if it lies in the working directory (what does not has to be installed over there); of a registered
+    subject every adapter. Raises TargetError where that is too much.
+    """
+    module = target.rpartition(":")[0]
+    if not module:
+        return {f"{name}/{file}": text for name, folder in zip(adapter_folders(adapters), adapters, strict=True)
+                for file, text in _files(folder)}
+    if module.endswith(".py") or "/" in module:
+        return python_files(Path(module).absolute().parent)
+    top = module.partition(".")[0]
+    if Path(top).is_dir():
+        return {f"{top}/{file}": text for file, text in _files(Path(top).absolute())}
+    return python_files(Path.cwd()) if Path(f"{top}.py").is_file() else {}
+
+
+def python_files(folder: Path) -> Mapping[str, str]:
+    """By its path in the folder, the text of each Python file there. Raises TargetError where that is too much."""
+    return dict(_files(folder))
+
+
+def adapter_folders(adapters: Sequence[Path]) -> list[str]:
+    """What the folders of adapters are called over there."""
+    return [f"adapters{number}" for number, _ in enumerate(adapters)]
+
+
+def _files(folder: Path) -> Iterator[tuple[str, str]]:
+    """Python files below the folder, by their path in it."""
+    handed = 0
+    for path in sorted(_python(folder)):
+        handed += path.stat().st_size
+        if handed > LARGEST:
+            raise TargetError(f"{shown(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to "
+                              "send. Put the function into a folder of its own, or install its package there.")
+        yield path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
+
+
+def _python(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name in _LEFT_OUT or (path / "pyvenv.cfg").exists():
+            continue
+        if path.is_dir():
+            yield from _python(path)
+        elif path.suffix == ".py":
+            yield path

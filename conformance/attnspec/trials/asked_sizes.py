@@ -41,12 +41,12 @@ def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[Aske
     """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
     if not is_of_one_call(check):
         return ()
-    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))] for each in (own, _beside(own, subject)))
+    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))] for each in (own, _one_more(own, subject)))
     grouped = (_grouped(each, check.domain, subject) for each in lengths)
     return tuple(Asked(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
 
 
-def _beside(own: Sizes, subject: Subject) -> Sizes:
+def _one_more(own: Sizes, subject: Subject) -> Sizes:
     """One more query and one more key, or as many more as it takes for the subject to take them."""
     longer = Sizes(**beside(own.by_axis))
     least = {"T": longer.T, "S": longer.S}

@@ -243,9 +243,9 @@ def _carried_out(steps: tuple[BoundWord, ...], posed: Posed[Any], drawn: Mapping
 
 def _chain(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
     """The transforms of a run in one line: two runs of one recipe with the same line pose the same problem."""
-    return ",".join(f"{word.name}({', '.join(f'{k}={_shown(v, drawn)}' for k, v in word.args.items())})"
-                    for word in words)
+    return ",".join(
+        f"{word.name}({', '.join(f'{k}={_drawn_value(v, drawn)}' for k, v in word.args.items())})" for word in words)
 
 
-def _shown(value: object, drawn: Mapping[str, int]) -> object:
+def _drawn_value(value: object, drawn: Mapping[str, int]) -> object:
     return drawn.get(value, value) if isinstance(value, str) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,27 +14,33 @@ from attnspec.core.declaration import Limits, asked_of
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.dropout import expect_dropped
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
-from attnspec.numerics.gradient_precision import BackwardPrecision, backward_named, backward_precision_of
-from attnspec.numerics.gradients import erring, expect_gradients
+from attnspec.numerics.gradient_params import Factor, exact, gradient_of_bias, gradient_of_weight
+from attnspec.numerics.gradient_precision import (
+    BackwardPrecision,
+    BackwardRoundings,
+    backward_named,
+    backward_precision_of,
+)
+from attnspec.numerics.gradients import Gradient, erring, expect_gradients
 from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.numerics.score import Drifts
 from attnspec.numerics.screen import is_large
 from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, Problem, Sizes, joined
+from attnspec.problems.problem import INPUTS, Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
-from attnspec.subjects.lower import lower
+from attnspec.subjects.lower import Lowered, lower
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectRaised
 from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.heap import keep_heap
 from attnspec.trials.memory import Memory
-from attnspec.trials.parameters import of_parameters
 from attnspec.trials.paths import Paths
 from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
@@ -325,3 +331,55 @@ def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
     of_hidden = of_hidden_rows(conventions, problem.given) == "zeros"
     of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
     return np.where(queries_within(problem), of_hidden, of_beyond)
+
+
+# What the definition says of the gradients of a layer's parameters, where attention is lowered to the layer
+
+
+OUT = "out"
+
+
+def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradient], output: Expectation,
+                  grad: Array, *, settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
+    """By the names of the parameters. found: the gradients of the inputs.  output: of attention.  grad: of the layer's
+    output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
+    """
+    real, own = np.dtype(wide_float(problem.dtype)), classes[0]
+    pairs = {name: (exact(getattr(lowered, name), real, own), spread(lowered, name, _of_input(found[name], real)))
+             for name in INPUTS}
+    heads = spread(lowered, OUT, _of_output(problem, output, settled, real))
+    with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
+        return dict(_each(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
+
+
+def _each(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
+          classes: Sequence[BackwardRoundings]) -> Iterator[tuple[str, Gradient]]:
+    """The gradient of each parameter that there is, w_query (M,H·D), b_query (H·D,) and their like."""
+    for name, (given, back) in pairs.items():
+        if f"w_{name}" in params:
+            yield f"w_{name}", gradient_of_weight(given, back, classes)
+        if f"b_{name}" in params:
+            yield f"b_{name}", gradient_of_bias(back, classes)
+
+
+def _of_input(gradient: Gradient, real: np.dtype[np.floating]) -> Factor:
+    """Of the query (B,H,T,D), or its like, as it comes back from attention."""
+    return Factor(gradient.truth.astype(real), gradient.allowance, gradient.claimed)
+
+
+def _of_output(problem: Problem, output: Expectation, settled: Array, real: np.dtype[np.floating]) -> Factor:
+    """The output of the heads (B,H,T,Dv), zeros in rows that see nothing, where that is known of them."""
+    none = (output.empty | ~queries_within(problem)[:, None])[..., None]
+    claimed = np.where(none, settled[:, None, :, None], output.output_claimed[..., None])
+    truth, error = (np.where(none, 0, array) for array in (output.output.astype(real), output.output_allowance))
+    return Factor(truth, error, np.broadcast_to(claimed, truth.shape))
+
+
+def spread(lowered: Lowered, name: str, heads: Factor) -> Factor:
+    """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold zeros times what the
+    head has there, so that an entry that is not claimed takes its head with it.
+    """
+    truth, error = (lowered.projected(name, each) for each in (heads.truth, heads.error))
+    lost = ~heads.claimed.all(axis=-1, keepdims=True)
+    whole = np.broadcast_to(lost, (*lost.shape[:3], truth.shape[-1] // lost.shape[1]))
+    return Factor(truth, error, ~lowered.projected(name, whole))

@@ -125,13 +125,13 @@ class Resizer:
             self._unknown.add(sizes)
             return None
         self.tried += sizes not in self.known
-        return self._put(sizes)
+        return self._try_sizes(sizes)
 
-    def _put(self, sizes: Sizes) -> bool | None:
+    def _try_sizes(self, sizes: Sizes) -> bool | None:
         """The same, with entries that were not put yet."""
         enough = self._enough(sizes)
         for number in range(self._held.get(sizes, 0), enough):
-            tally = self._judged(sizes, number)
+            tally = self._judge_case(sizes, number)
             if type(tally.failure) is self.failure:
                 self.known[sizes] = True
                 return True
@@ -169,7 +169,7 @@ class Resizer:
     def _drops_families(self, sizes: Sizes) -> bool:
         return self.any_family and len(self.recipe.families) > sizes.B * sizes.Hkv
 
-    def _judged(self, sizes: Sizes, number: int) -> Tally:
+    def _judge_case(self, sizes: Sizes, number: int) -> Tally:
         """The same case, judged."""
         if (recipe := self._at(sizes, number)) is None:
             return Tally()
@@ -188,7 +188,7 @@ class Resizer:
 
     def how_often(self, sizes: Sizes, numbers: range) -> int:
         """With how many of these entries it fails."""
-        return sum(type(self._judged(sizes, number).failure) is self.failure for number in numbers)
+        return sum(type(self._judge_case(sizes, number).failure) is self.failure for number in numbers)
 
     def holds_by_chance(self, sizes: Sizes) -> bool:
         """Whether it fails there with further entries, though it held with those that were put: then it counts as
@@ -202,7 +202,7 @@ class Resizer:
         """How far answers are off with each of these entries, in what rounding may do; those that are not measured are
         left out.
         """
-        tallies = [self._judged(sizes, number) for number in numbers]
+        tallies = [self._judge_case(sizes, number) for number in numbers]
         measured = [each.failure.measured if isinstance(each.failure, Violated) else each.worst for each in tallies]
         return [each.margin for each in measured if each]
 

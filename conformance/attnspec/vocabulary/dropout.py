@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from attnspec.core.dropout_keywords import RATE, SEED
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.numerics.binomial import limits
-from attnspec.numerics.dropout import expect_any_dropped
-from attnspec.problems.problem import Array
+from attnspec.numerics.dropout import expect_any_dropped, factors, rescaling
+from attnspec.numerics.expectation import Expectation
+from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.dropped import LARGEST, Dropped, dropped, rate_of
 from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf
 from attnspec.vocabulary.measures import QUANTITIES, by_definition, equal, keep, measure, nothing, seen_of
 from attnspec.vocabulary.observables import LOOKS, expectations, observe
-from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side
+from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side, working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 Rate = Annotated[float, Between(1e-15, 0.5)]
@@ -49,14 +51,14 @@ def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", Gradien
         raise NoClaim("there are too many weights")
     expected = scene.evaluator.expect_dropped(problem, dropped(scene, run).factor, part)
     truth, allowance, claimed = LOOKS[observe].define(expected, scene)
-    seen = _shown(scene, run, observe)
+    seen = _shown_by_run(scene, run, observe)
     measured = measure("agrees_with_what_is_kept", seen, truth, allowance, claimed,
                        what=f"{QUANTITIES[observe]} against the definition, dropping what is dropped where V = I")
     return keep(scene, measured, seen_of(observe, run, seen), by_definition(observe, run, truth),
                 (allowance, claimed), observed=observe)
 
 
-def _shown(scene: Scene, run: str, name: str) -> Array:
+def _shown_by_run(scene: Scene, run: str, name: str) -> Array:
     """What the subject shows of a run, in the shape of the observable, such as (B,H,T,Dv)."""
     return observe(scene, run, name).array
 
@@ -75,8 +77,8 @@ def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -
     """
     found = dropped(scene, run)
     counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
-    return _counted("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
-                    "the share of the weights of a head slice that is dropped")
+    return _compare_counts("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
+                           "the share of the weights of a head slice that is dropped")
 
 
 def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_alarm: Rate) -> Measured:
@@ -86,7 +88,7 @@ def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_
     one, two = (dropped(scene, run) for run in runs)
     known = one.known & two.known
     counts = list(_counts(known & (one.kept == two.kept), known, _INSIDE))
-    return _counted("masks_are_independent", counts, _alike(one.rate), false_alarm / scene.cases,
+    return _compare_counts("masks_are_independent", counts, _alike(one.rate), false_alarm / scene.cases,
                     f"the share of the weights of a head slice of which {runs[0]} and {runs[1]} both do the same")
 
 
@@ -103,8 +105,8 @@ def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: R
     pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
     if not pairs:
         return nothing("drops_independently", f"there is one place along {along}")
-    return _counted("drops_independently", pairs, _alike(found.rate), false_alarm / scene.cases,
-                    f"the share of weights that are treated as those at another place along {along}")
+    return _compare_counts("drops_independently", pairs, _alike(found.rate), false_alarm / scene.cases,
+                           f"the share of weights that are treated as those at another place along {along}")
 
 
 def _alike(rate: float) -> float:
@@ -150,7 +152,8 @@ def _counts(alike: Array, known: Array, axes: tuple[int, ...]) -> Iterator[tuple
     yield from ((int(count), int(trials)) for count, trials in zip(*totals, strict=True) if trials)
 
 
-def _counted(relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float, what: str) -> Measured:
+def _compare_counts(
+        relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float, what: str) -> Measured:
     """Counts, each of so many trials, against what is expected, the rate shared out among them."""
     if not counts:
         return nothing(relation, "no weight is so large that it is seen whether it is dropped")
@@ -216,3 +219,65 @@ def _by_head(mean: Array, weights: Array, value: Array, rounding: Array, claimed
 OF_DROPOUT = (weights_are_dropped_or_rescaled, agrees_with_what_is_kept, masks_agree, drops_at_rate,
               drops_independently, masks_are_independent, averages_to_plain)
 """The words of dropout."""
+
+
+# Which weights a run drops, read through values that are the identity
+
+
+LARGEST = 2**28
+"""Entries of weights times width: more are not held to the definition under a mask."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dropped:
+    """What was read of a run, all (B,H,T,S). seen: the weights in effect; kept: whether each is not 0; truth,
+    allowance: of one that is kept; claimed: where a claim is made; known: where, too, a weight is so large that it
+    is 0 only if it was dropped.
+    """
+
+    rate: float
+    seen: Array
+    kept: Array
+    truth: Array
+    allowance: Array
+    claimed: Array
+    known: Array
+
+    @property
+    def factor(self) -> Array:
+        """(B,H,T,S): what the weights are multiplied by. No claim where it is not known of all of them."""
+        if self.rate < 1 and (self.claimed & ~self.known).any():
+            raise NoClaim("some weights are too small to see whether they are dropped")
+        return factors(self.kept | ~self.claimed, self.rate)
+
+
+def rate_of(problem: Problem) -> float:
+    """The dropout rate of a problem, 0 where none is given."""
+    return float(getattr(problem, RATE) or 0.0)
+
+
+def dropped(scene: Scene, run: str) -> Dropped:
+    """Read once a case."""
+    key = (run, "dropped")
+    if key not in scene.cache:
+        scene.cache[key] = _dropped(scene, scene.runs[run])
+    found: Dropped = scene.cache[key]
+    return found
+
+
+def _dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
+    plain = replace(posed.but(**{GRAD: None}), key=f"{posed.key}|read")  # nothing is read of gradients
+    with scene.subject.callee.meanwhile((partial(expectations, scene, plain, "weights"),)):
+        [weights], _ = LOOKS["weights"].observe(scene, plain)
+    [expected] = expectations(scene, plain, "weights")
+    return _read_dropped(working(weights, scene.dtype), expected, rate_of(posed.one), scene)
+
+
+def _read_dropped(seen: Array, expected: Expectation, rate: float, scene: Scene) -> Dropped:
+    """What weights (B,H,T,S) tell of which were dropped."""
+    grown = 1 / (1 - rate) if rate < 1 else 0.0
+    slack = expected.weights_allowance
+    added = rescaling(scene.evaluator.precision) if rate > 0 else 0.0
+    truth, allowance = grown * expected.weights, grown * (slack + added * (expected.weights + slack))
+    claimed = np.broadcast_to(expected.claimed[..., None], seen.shape) & expected.visible
+    return Dropped(rate, seen, seen != 0, truth, np.asarray(allowance), claimed, claimed & (truth > allowance))

@@ -30,7 +30,7 @@ def schema(tables: Tables, faults: Iterable[str] = ()) -> Schema:
 
     `faults` are the names that refute clauses.
     """
-    problems, sources = _named(_ref("problem")), _named(_ref("source"))
+    problems, sources = _map_of_names(_ref("problem")), _map_of_names(_ref("source"))
     return {
         "$schema": _DIALECT,
         "title": "attnspec: the files of spec/, and files of own clauses (--spec-add)",
@@ -47,7 +47,7 @@ def schema(tables: Tables, faults: Iterable[str] = ()) -> Schema:
             "clause": _clause(list(faults)),
             "citation": _citation(),
             "problem": _problem(tables),
-            "given": _given(tables),
+            "given": _given_schema(tables),
             "source": _source(),
             "keyword": _choice({word.name: f"{word.shape}: {word.meaning}" for word in EVERY_KEYWORD.values()}),
             "transform": _words(tables["transform"]),
@@ -71,7 +71,7 @@ def _clause(faults: list[str]) -> Schema:
         "because": _list(_ref("citation")),
         "needs": {"type": "array", "items": _ref("keyword"), "uniqueItems": True},
         "given": _ref("given"),
-        "runs": _named({"type": "array", "items": _ref("transform")}),
+        "runs": _map_of_names({"type": "array", "items": _ref("transform")}),
         "then": _list(_ref("relation")),
         "refuted_by": {"type": "array", "items": fault, "uniqueItems": True, "maxItems": MOST_FAULTS},
         "glance": {"enum": [glance.value for glance in Glance]},
@@ -102,14 +102,15 @@ def _problem(tables: Tables) -> Schema:
     return json_schema_of(word) | {"type": "object"}
 
 
-def _given(tables: Tables) -> Schema:
+def _given_schema(tables: Tables) -> Schema:
     """`given`: the named problem, any argument that differs from it, and the drawn values."""
     arguments = json_schema_of(*tables["problem"].values())["properties"]
     assert isinstance(arguments, dict)
     draws = _choice({name: docstring(word) for name, word in tables["draw"].items()})
     own: Schema = {
         "problem": _NAME | {"description": "a name of spec/problems.yaml"},
-        "draw": _named(draws) | {"description": "a name of the clause's own for each value, and from what it is drawn"}}
+        "draw": _map_of_names(draws) | {
+            "description": "a name of the clause's own for each value, and from what it is drawn"}}
     return _object(own | arguments, required=["problem"])
 
 
@@ -150,7 +151,7 @@ def _choice(meanings: Mapping[str, str]) -> Schema:
     return {"oneOf": [{"const": name, "description": meaning} for name, meaning in meanings.items()]}
 
 
-def _named(value: Schema) -> Schema:
+def _map_of_names(value: Schema) -> Schema:
     return {"type": "object", "propertyNames": {"pattern": f"^{NAME}$"}, "additionalProperties": value}
 
 

@@ -180,16 +180,16 @@ class _ArgumentReader:
 
     def _plain(self, hint: Hint, value: object) -> object:
         if hint is Drawn:
-            return DrawnName(self._known("drawn value of the clause", value, self.drawn, hint))
+            return DrawnName(self._known_word("drawn value of the clause", value, self.drawn, hint))
         if hint is RunName:
-            return self._known("run of the clause", value, self.runs, hint)
+            return self._known_word("run of the clause", value, self.runs, hint)
         if hint is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if type(value) is not hint or (isinstance(value, float) and not math.isfinite(value)):
             raise self._wrong(hint, value)
         return value
 
-    def _known(self, kind: str, value: object, known: Collection[str], hint: Hint) -> str:
+    def _known_word(self, kind: str, value: object, known: Collection[str], hint: Hint) -> str:
         if not isinstance(value, str):
             raise self._wrong(hint, value)
         if value not in known:

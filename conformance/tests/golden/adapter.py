@@ -27,7 +27,6 @@ from attnspec.problems.domain import GENERIC_KINDS
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load, registered
@@ -36,8 +35,10 @@ from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, lawful
+from attnspec.trials.searching import from_menu
 from attnspec.trials.trial import OPENINGS, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
+from evaluation.cli import evaluation
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.internal.conjecture import providers
@@ -286,9 +287,14 @@ def _arrays(expected: Expectation) -> dict[str, object]:
 
 def commands() -> Mapping[str, list[str]]:
     """By command, its arguments and options: names, how often, whether they take a value, their choices."""
-    with click.Context(attnspec) as context:
-        found = {name: attnspec.get_command(context, name) for name in attnspec.list_commands(context)}
-    return {name: [_parameter(each) for each in command.params] for name, command in found.items() if command}
+    return {**dict(_commands(attnspec)), **{f"evaluation {name}": found for name, found in _commands(evaluation)}}
+
+
+def _commands(group: click.Group) -> Iterator[tuple[str, list[str]]]:
+    with click.Context(group) as context:
+        for name in group.list_commands(context):
+            if command := group.get_command(context, name):
+                yield name, [_parameter(each) for each in command.params]
 
 
 def _parameter(each: click.Parameter) -> str:

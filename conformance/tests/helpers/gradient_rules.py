@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from attnspec.evaluation.baselines import dealing, gradient_suites
-from attnspec.evaluation.baselines.gradient_suites import cases_of
 from attnspec.faults.backward import as_backward
 from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Sizes
 from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.subject import Subject
+from evaluation.baselines import dealing, gradient_suites
+from evaluation.baselines.gradient_suites import cases_of
 
 SOUND = "sound/backward_eager"
 Backward = Callable[..., Mapping[str, Array]]

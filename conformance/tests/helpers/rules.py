@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.evaluation.baselines import dealing, inputs
-from attnspec.evaluation.baselines.every import EVERY
-from attnspec.evaluation.baselines.gradient_rules import GradientRule
-from attnspec.evaluation.baselines.rules import RULES, Rule
 from attnspec.faults.subject import own_subject
+from evaluation.baselines import dealing, inputs
+from evaluation.baselines.every import EVERY
+from evaluation.baselines.gradient_rules import GradientRule
+from evaluation.baselines.rules import RULES, Rule
 
 
 def said(rule: Rule | GradientRule, target: str, dtype: DType = DType.FLOAT32, seed: int = 0) -> list[bool]:

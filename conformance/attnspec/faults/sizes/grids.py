@@ -103,7 +103,7 @@ def _wrapping(count: int, size: int) -> Array:
     return np.arange(count) % size
 
 
-def _beyond(count: int, size: int) -> Array:
+def _lie_beyond(count: int, size: int) -> Array:
     """(B,), (H,) or (B·H,), as many as `count`: whether the number lies beyond the size."""
     return np.arange(count) >= size
 
@@ -130,17 +130,17 @@ def _last_two_swapped(count: int, size: int) -> Array:  # noqa: ARG001  (an orde
 
 GRIDS: Mapping[str, Mechanism] = {
     "a head's number wraps": _entries(1, _wrapping),
-    "heads beyond the grid are zero": _heads_zero(_beyond),
+    "heads beyond the grid are zero": _heads_zero(_lie_beyond),
     "the last head is zero": _heads_zero(_last),
     "the last block of heads is zero": _heads_zero(in_last),
     "the last head repeats the one before": _entries(1, _last_from_before),
     "the last two heads change places": _entries(1, _last_two_swapped),
     "a batch entry's number wraps": _entries(0, _wrapping),
-    "batch entries beyond the grid are zero": _batches_zero(_beyond),
+    "batch entries beyond the grid are zero": _batches_zero(_lie_beyond),
     "the last batch entry is zero": _batches_zero(_last),
     "the last batch entry repeats the first": _entries(0, _last_from_first),
     "a slice's number wraps": _slices(_wrapping),
-    "slices beyond the grid are zero": _slices_zero(_beyond),
+    "slices beyond the grid are zero": _slices_zero(_lie_beyond),
     "the last slice is zero": _slices_zero(_last),
     "slices are unfolded the other way": lambda _: {"finish": _unfolded_the_other_way},
     "keys of a wrapped batch entry": _of_batch(_wrapping),

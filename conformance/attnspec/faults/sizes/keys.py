@@ -23,7 +23,7 @@ def _weighed(logits: Array, times: Array) -> Array:
     return sound.normalise(sound.exponentials(logits) * times.astype(logits.dtype))
 
 
-def _counted(times: Callable[[int, int], Array]) -> Mechanism:
+def _count_keys(times: Callable[[int, int], Array]) -> Mechanism:
     """Keys that count otherwise than once: `times` of S and the size, (S,)."""
     def change(size: int) -> Change:
         return lambda logits, work: _weighed(logits, times(work.shape[3], size))
@@ -85,7 +85,7 @@ def _forgotten_at_last(size: int) -> Change:
     return softmax
 
 
-def _split(logits: Array, size: int) -> tuple[list[Array], list[Array]]:
+def _split_softmax(logits: Array, size: int) -> tuple[list[Array], list[Array]]:
     """Each split's exponentials, (B,H,T,·), under a maximum of its own, and their sums, (B,H,T,1)."""
     parts = [sound.exponentials(logits[..., first:first + size]) for first in range(0, logits.shape[-1], size)]
     return parts, [part.sum(axis=-1, keepdims=True) for part in parts]
@@ -93,14 +93,14 @@ def _split(logits: Array, size: int) -> tuple[list[Array], list[Array]]:
 
 def _without_maxima(size: int) -> Change:
     """Partial results are merged by their sums, though each has its own maximum subtracted."""
-    return lambda logits, _: sound.normalise(np.concatenate(_split(logits, size)[0], axis=-1))
+    return lambda logits, _: sound.normalise(np.concatenate(_split_softmax(logits, size)[0], axis=-1))
 
 
 def _averaged(size: int) -> Change:
     """Each split is normalised by itself, and the splits that see a key are averaged."""
     def softmax(logits: Array, _: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), of each split by itself, divided by how many splits see a key."""
-        parts, sums = _split(logits, size)
+        parts, sums = _split_softmax(logits, size)
         count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
         return np.concatenate([sound.normalise(part) for part in parts], axis=-1) / count
     return softmax
@@ -205,9 +205,9 @@ KEYS: Mapping[str, Mechanism] = {
     "keys beyond the queries are lost": each_by("softmax", _beyond_queries),
     "blocks between first and last are lost":
         _lost(lambda S, size: (np.arange(S) >= size) & ~np.asarray(in_last(S, size))),
-    "the last block of keys counts twice": _counted(lambda S, size: 1 + in_last(S, size)),
-    "the last key counts for the padding": _counted(_last_again),
-    "the first keys count for the padding": _counted(_first_again),
+    "the last block of keys counts twice": _count_keys(lambda S, size: 1 + in_last(S, size)),
+    "the last key counts for the padding": _count_keys(_last_again),
+    "the first keys count for the padding": _count_keys(_first_again),
     "padding counts with logit 0": each_by("softmax", _padding_counted),
     "the sum is not rescaled at the second block":
         lambda size: {"softmax": Online(sum_factor=_never_at_second, size=size)},

@@ -27,7 +27,7 @@ def _rows(is_lost: Callable[[int, int], Array]) -> Mechanism:
     return _zero(lambda work, size: is_lost(work.shape[2], size)[:, None])
 
 
-def _from(order: Callable[[int, int], Array]) -> Mechanism:
+def _order_rows(order: Callable[[int, int], Array]) -> Mechanism:
     """Rows that hold other rows: `order` of T and the size, (T,)."""
     def change(size: int) -> Change:
         return lambda output, work: output[:, :, order(work.shape[2], size)]
@@ -106,10 +106,10 @@ ROWS: Mapping[str, Mechanism] = {
     "the last row of each tile is zero": _rows(_last_of_tiles),
     "rows beyond the keys are zero": _zero(lambda work, _: (np.arange(work.shape[2]) >= work.shape[3])[:, None]),
     "rows of the last block of the last head are zero": _zero(_tail_of_last_head),
-    "rows of the last block repeat the row before": _from(_clamped),
-    "rows of the last block are of the block before": _from(_last_from_before),
-    "a row's number wraps": _from(lambda T, size: np.arange(T) % size),
-    "the last two rows change places": _from(_last_two_swapped),
+    "rows of the last block repeat the row before": _order_rows(_clamped),
+    "rows of the last block are of the block before": _order_rows(_last_from_before),
+    "a row's number wraps": _order_rows(lambda T, size: np.arange(T) % size),
+    "the last two rows change places": _order_rows(_last_two_swapped),
     "the corner of the second tile is wrong": each_by("finish", _corner),
     "one entry is zero": each_by("finish", _one_entry),
     "rows of the last block are not divided": each_by("softmax", _unnormalised),

@@ -50,7 +50,7 @@ def in_chunks(posed: Attention, *, cut: DrawnRow) -> Attention:
     """Make two calls: one of the queries and keys up to position `cut`, and one of the rest, whose past are the keys of
     the first. Only where queries and new keys are one sequence.
     """
-    return _called(posed, (0, cut + 1, posed.one.sizes.T))
+    return _call_by_spans(posed, (0, cut + 1, posed.one.sizes.T))
 
 
 def token_by_token(posed: Attention, *, cut: DrawnRow) -> Attention:
@@ -58,10 +58,10 @@ def token_by_token(posed: Attention, *, cut: DrawnRow) -> Attention:
     Only where queries and new keys are one sequence.
     """
     T = posed.one.sizes.T
-    return _called(posed, (0, *range(max(cut + 1, T - MOST_STEPS), T), T))
+    return _call_by_spans(posed, (0, *range(max(cut + 1, T - MOST_STEPS), T), T))
 
 
-def _called(posed: Attention, places: Iterable[int]) -> Attention:
+def _call_by_spans(posed: Attention, places: Iterable[int]) -> Attention:
     """One call for each span between neighbouring places."""
     problem, spans = posed.one, [span for span in pairwise(places) if span[0] < span[1]]
     if problem.sizes.T + problem.past != problem.sizes.S:

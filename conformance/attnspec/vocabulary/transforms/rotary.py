@@ -32,17 +32,17 @@ def one_at_a_time(posed: Rotary, *, along: Along) -> Rotary:
     """Take x apart: one call for each batch entry, head or token, with its own positions; the answers joined again."""
     axis = _AXIS[along]
     count = posed.one.sizes.by_axis[axis]
-    return replace(posed, parts=tuple(_taken(posed.one, axis, np.array([at])) for at in range(count)), join=axis)
+    return replace(posed, parts=tuple(_take_entries(posed.one, axis, np.array([at])) for at in range(count)), join=axis)
 
 
 def reorder(posed: Rotary, *, along: Along, by: DrawnSeed) -> Rotary:
     """Put batch entries, heads or tokens in another order; the answer is read back in the old one."""
     axis = _AXIS[along]
     order = permutation(by, posed.one.sizes.by_axis[axis])
-    return replace(posed, parts=(_taken(posed.one, axis, order),)).reading(axis, np.argsort(order))
+    return replace(posed, parts=(_take_entries(posed.one, axis, order),)).reading(axis, np.argsort(order))
 
 
-def _taken(problem: RotaryProblem, axis: Axis, index: Array) -> RotaryProblem:
+def _take_entries(problem: RotaryProblem, axis: Axis, index: Array) -> RotaryProblem:
     """The entries at these places along an axis of x (B,H,T,D), and of positions (B,T) where they have it."""
     x = np.ascontiguousarray(np.take(problem.x, index, axis="BHTD".index(axis)))
     if axis == "H":

@@ -63,7 +63,7 @@ def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
     `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
     """
     problem = posed.one
-    beyond = {name: _beyond(problem, name) for name in arrays if getattr(problem, name) is not None}
+    beyond = {name: _places_beyond(problem, name) for name in arrays if getattr(problem, name) is not None}
     if not any(places.any() for places in beyond.values()):
         raise NoClaim("nothing lies beyond a length")
     entries = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
@@ -72,7 +72,7 @@ def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
     return posed.but(**{name: poisoned(getattr(problem, name), places, content) for name, places in beyond.items()})
 
 
-def _beyond(problem: Problem, array: SlotsOf) -> Array:
+def _places_beyond(problem: Problem, array: SlotsOf) -> Array:
     """(B,1,S), (B,1,P) of the past, or (B,1,T) of the query: the places beyond the length of each batch entry; none
     where none is given.
     """

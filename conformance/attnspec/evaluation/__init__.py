@@ -1,1 +1,0 @@
-"""How good the suite is: its power, compared with the rules that are used today, and its false alarms."""

@@ -1,0 +1,53 @@
+"""Trials of attnspec's own subjects, faults and sound ones, which share what the definition says of a problem."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from attnspec.core.nouns import DType
+from attnspec.faults.subject import own_subject
+from attnspec.spec.refutations import CASES, EFFORT, SEED
+from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.dealer import Dealer
+from attnspec.trials.evaluator import Archive, Evaluator
+from attnspec.trials.judging import Tally
+from attnspec.trials.memory import Memory
+from attnspec.trials.trial import Trial
+
+KEPT = 6
+"""Archives: attention and the kinds of layers at one dtype. Subjects come dtype by dtype."""
+
+MOST = 4096
+"""Problems, and as many expectations, in each: what a sound subject is put to at effort quick, and more."""
+
+MOST_BYTES = 2**28
+"""Bytes of each: what all of these hold. With less, large ones would be worked out anew for each fault of sizes."""
+
+
+def shared_archive(subject: Subject, dtype: DType) -> Archive:
+    """The archive of all subjects to whom the definition says the same at this dtype."""
+    return _archive(Evaluator(subject, dtype).shared_by)
+
+
+@lru_cache(KEPT)
+def _archive(_shared_by: str) -> Archive:
+    return Archive(Memory(MOST, MOST_BYTES), Memory(MOST, MOST_BYTES))
+
+
+def forget_archives() -> None:
+    """Let go of all archives: full ones take three gigabytes together."""
+    _archive.cache_clear()
+
+
+def try_first_cases(check: Check, target: str, dtype: DType, dealer: Dealer) -> Tally:
+    """The clause on the first cases that `attnspec check` would put to the fault, and none after one that fails.
+
+    dealer: deals the clause its part of the sizes. The fault is made anew: what one clause asked of one with a memory
+    must not serve the next.
+    """
+    subject = own_subject(target)
+    evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
+    return Trial(check, evaluator, EFFORT, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
+                 most=CASES, shapes=dealer.shapes(check, dtype)).hold()

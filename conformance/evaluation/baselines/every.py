@@ -1,0 +1,12 @@
+"""All rules of today, and the groups of them that are asked for by one name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evaluation.baselines.gradient_rules import GRADIENT_RULES, GradientRule
+from evaluation.baselines.rules import RULES, Rule
+from evaluation.baselines.serving_rules import SERVING_RULES
+
+EVERY: Mapping[str, Rule | GradientRule] = {**RULES, **GRADIENT_RULES, **SERVING_RULES}
+"""Those on outputs, then those on gradients, then those on serving."""

@@ -1,0 +1,208 @@
+"""`refutations`: which clause convicts which fault at which dtype, found out anew and kept in a generated file."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+from attnspec.cli.group import exit_code_of
+from attnspec.cli.numbers import WORKERS
+from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
+from attnspec.cli.outputs import Visibly
+from attnspec.cli.wording import opening, plural
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
+from attnspec.core.files import write_whole
+from attnspec.core.nouns import DType
+from attnspec.core.plan import FAULT, Plan
+from attnspec.engine.selection import matching
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
+from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.measurements import SubjectPut
+from attnspec.record.read import RunRecord, read_record
+from attnspec.record.write import RecordWriter, WriteMode, reopen
+from attnspec.runner.session import Session
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import (
+    COMMAND,
+    EFFORT,
+    FILE,
+    SEED,
+    Refutations,
+    read_refutations,
+)
+from attnspec.spec.yaml_lines import shown
+
+from evaluation import PROGRAM
+from evaluation.cli.running_line import RunningLine
+from evaluation.false_alarms.jobs import code_digest
+from evaluation.power.matrix import MATRIX, MatrixChange, changes, joined, without
+from evaluation.power.refutations_file import refutations_text
+
+RUNS = Path("reports") / "run"
+LISTED = 20  # changes that are told one by one
+
+
+@click.command()
+@click.option("--fault", "faults", multiple=True, metavar="PATTERN",
+              help="Only this fault, or those of a pattern like 'mask_*'. [default: all]")
+@click.option("--clause", "clauses", multiple=True, metavar="ID",
+              help="Only this clause; 'causal.*' is all of a theme. [default: all]")
+@click.option("--write", is_flag=True, help="Write what was found into the generated file.")
+@click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
+              help="Processes that judge. [default: one a CPU]")
+@DEADLINE
+@SPEC
+def refutations(faults: Sequence[str], workers: int, *, write: bool, **options: Given) -> int:
+    """Try every clause on every fault, and compare the result with spec/refutations.json; or write that file again.
+
+    A fault is a deliberately wrong attention. Faults and clauses that are not asked for stay in the file as they are.
+    An interrupted run continues where it stopped. Exit codes: 0 the file agrees or was written, 1 it differs, 2 not
+    everything could be tried.
+    """
+    law = load_spec(options["spec"])
+    plan = _plan(faults, law, **options)
+    before = _before(plan, law)
+    puts = _Measurement(plan, law, workers).run()
+    if puts is None:
+        return CANNOT_RUN
+    now = joined(before, puts, law, plan)
+    return _told(list(changes(before, now)), now, law.folder / FILE, write=write)
+
+
+def _plan(faults: Sequence[str], law: Spec, clauses: Sequence[str], **options: Given) -> Plan:
+    targets = [FAULT + name.removeprefix(FAULT) for name in faults or ("*",)]
+    fixed = {"dtypes": tuple(DType), "implementations": (), "effort": EFFORT, "seed": SEED}
+    plan = plan_from(targets, options | fixed)
+    known_targets(plan)
+    plan = replace(plan, targets=_of_matrix(plan.targets))
+    ids = [clause.id for clause in law.clauses]
+    asked = matching(clauses, ids) if clauses else ids
+    return replace(plan, clauses=tuple(name for name in ids if name in asked))
+
+
+def _of_matrix(targets: Sequence[str]) -> tuple[str, ...]:
+    """The targets less the families of sizes. Raises UsageError where no other is asked for."""
+    kept = tuple(target for target in targets if target.removeprefix(FAULT).partition(SEEDED)[0] not in FAMILIES)
+    if not kept:
+        raise UsageError("the sizes at which these faults show are drawn from a seed, so the matrix does not list "
+                         "them. "
+                         f"Test them with: {PROGRAM} power --fault NAME.")
+    return kept
+
+
+def _before(plan: Plan, law: Spec) -> Refutations:
+    """What the file says. Raises UsageError where only a part of what was found on other cases would be made anew."""
+    from attnspec.faults.catalogue import FIXED  # noqa: PLC0415  (weight: NumPy)
+
+    found = read_refutations(law)
+    is_whole = len(plan.targets) == len(FIXED) and len(plan.clauses) == len(law.clauses)
+    if not (found.is_current or is_whole):
+        raise UsageError(f"this file was made with {found.cases} cases at effort {found.effort} and seed "
+                         f"{found.seed}, and "
+                         f"a part of it cannot be made again with other ones. Make all of it: {COMMAND}.",
+                         where=FileLocation(shown(law.folder / FILE)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Measurement:
+    """What is put to whom. The record is named by all that a verdict rests on: an interrupted one can go on in it."""
+
+    plan: Plan
+    law: Spec
+    workers: int
+
+    def run(self) -> Sequence[SubjectPut] | None:
+        """Every fault that was asked for; None where some came to nothing."""
+        begun = self._begun()
+        plan = without(self.plan, begun.puts if begun else ())
+        session = Session(plan, workers=self.workers, command=typed(PROGRAM), source=MATRIX)
+        record = RecordWriter(self._path, WriteMode.GO_ON if begun else WriteMode.REPLACE)
+        result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
+        if exit_code_of(result) != CONFORMS:
+            click.echo(f"Not everything was tested. Run the same command again to continue; results so far: "
+                       f"{self._path}")
+            return None
+        return read_record(self._path).puts
+
+    def _begun(self) -> RunRecord | None:
+        """The run that did not come to its end, if there is one."""
+        if not self._path.is_file():
+            return None
+        record = read_record(self._path)
+        return reopen(self._path) if record.interrupted or any(put.lost for put in record.puts) else None
+
+    @property
+    def _path(self) -> Path:
+        rests_on = (code_digest(), self.law.digest, *self.plan.targets, *self.plan.clauses)
+        return RUNS / f"refutations-{zlib.crc32(' '.join(rests_on).encode()):08x}.jsonl"
+
+
+@dataclass(slots=True)
+class _Counting:
+    """A handler that tells how many faults have been put."""
+
+    line: RunningLine
+    done: int = 0
+    of: int = 0
+
+    def start(self) -> None:
+        """Nothing to open."""
+
+    def handle(self, event: Event) -> None:
+        """Count."""
+        match event:
+            case RunStarted():
+                self.of = event.items
+                self.line.say(opening(event))
+            case SubjectPut():
+                self._count(event)
+            case RunFinished():
+                self.line.wipe()
+
+    def shutdown(self) -> None:
+        """Leave the line clean, also after an interruption."""
+        self.line.wipe()
+
+    def _count(self, put: SubjectPut) -> None:
+        self.done += 1
+        if put.lost:
+            self.line.say(click.style(f"lost: {put.subject} {put.dtype.value}: {put.lost}", fg="red"))
+        if self.line.is_due:
+            self.line.tell(f"{self.done} of {self.of} tested")
+
+
+def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write: bool) -> int:
+    """Say what changed, and write it if asked to. The exit code."""
+    for line in _lines(found):
+        click.echo(line)
+    if write:
+        write_whole(path, refutations_text(now), "file")
+        click.echo(f"wrote {shown(path)}: {_counted(now)}")
+    elif found:
+        click.echo(f"{shown(path)} differs. To update it, run the same command with --write.")
+    else:
+        click.echo(f"{shown(path)} says the same.")
+    return CONFORMS if write or not found else VIOLATED
+
+
+def _lines(found: Sequence[MatrixChange]) -> Iterator[str]:
+    for each in found[:LISTED]:
+        yield f"{each.clause} detects {each.fault} at {_words(each.now)}; it was {_words(each.before)}"
+    if len(found) > LISTED:
+        yield f"and {plural(len(found) - LISTED, 'change')} more"
+
+
+def _words(dtypes: Iterable[DType]) -> str:
+    return " ".join(dtype.value for dtype in dtypes) or "no dtype"
+
+
+def _counted(now: Refutations) -> str:
+    pairs = sum(map(len, now.convictions.values()))
+    return f"{plural(pairs, 'pair')} of clause and fault, {plural(len(now.faults), 'fault')} detected"

@@ -1,0 +1,1 @@
+"""The page and the pictures of power and of campaigns. Reads records and nothing else."""
