@@ -113,6 +113,10 @@ def mask_of_next_entry(query, key, value, mask=None):
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ value
 
+def mask_of_another_shape(query, key, value, mask=None):
+    """Its mask meets the logits at no shape."""
+    return mask_of_next_entry(query, key, value, None if mask is None else mask[..., :2])
+
 def tiled(query, key, value, block=64, precision="highest", kernel=np.matmul):
     """Parameters that say nothing of attention."""
     weights = np.exp(kernel(query, key.swapaxes(-1, -2)) / query.shape[-1] ** 0.5)
@@ -232,12 +236,13 @@ def test_a_flag_that_gives_other_numbers_is_written_in_to_be_judged() -> None:
         "attnspec check says what is wrong. If is_causal means something else, take it out of the adapter.",)
 
 
-def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
+def test_a_number_that_gives_other_numbers_is_written_in_at_its_nearest_reading() -> None:
     form = find_form("their_numpy:another_scale")
-    assert form.keywords == ()
+    assert form.keywords == ("scale",)
     assert form.remarks == (
-        "Its scale could not be used as `scale`, so that keyword is left out. Nearest is scale=1 / scale (what the dot "
-        "products are divided by); but its output is -1.62 where -2.28 is expected, at (0, 1, 2, 5).",)
+        "Its scale is handed on as `scale` (what the dot products are divided by), but its output is -1.62 where -2.28 "
+        "is expected, at (0, 1, 2, 5): attnspec check says what is wrong. If scale means something else, take it out "
+        "of the adapter.",)
 
 
 @pytest.mark.nightly
@@ -283,12 +288,20 @@ def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
     assert form.keywords == ("mask",)
 
 
-def test_printed_commands_ask_for_a_keyword_that_gives_other_numbers() -> None:
-    subject = "their_numpy/mask_of_next_entry"
-    told = CliRunner().invoke(init, ["their_numpy:mask_of_next_entry"], standalone_mode=False).output
-    assert ("mask: a parameter of that name does not do what the keyword does. It may be wrong, and "
-            "is not judged: --must-take lets a check fail for it. If it means something else, leave that option "
-            "out.") in told
+def test_a_mask_that_gives_other_numbers_is_written_in_along_all_axes_that_it_takes() -> None:
+    form = find_form("their_numpy:mask_of_next_entry")
+    assert [(each.keyword, each.parameter) for each in form.passed] == [("mask", "mask")]
+    assert "mask_axes" not in form.limits
+    assert re.fullmatch(r"Its mask is handed on as `mask` \(True where .*\), but its output is .*: attnspec check .*",
+                        form.remarks[0])
+
+
+def test_printed_commands_ask_for_a_keyword_that_breaks_by_chance() -> None:
+    told = CliRunner().invoke(init, ["their_numpy:mask_of_another_shape"], standalone_mode=False).output
+    assert told.startswith("NOT JUDGED: mask. It could not be used as `mask`, so that keyword is left out. Nearest is ")
+    assert ("mask: it has a parameter or a name for that, and does not do it. That may be wrong, and is not judged: "
+            "--must-take lets a check fail for it. If something else is meant, leave that option out.") in told
+    subject = "their_numpy/mask_of_another_shape"
     assert f"Next: attnspec check {subject} --implementations implementations --must-take mask" in told
     assert f'gate("{subject}", implementations="implementations", must_take="mask")' in told
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,12 +68,38 @@ def test_a_file_of_a_folder_that_is_no_package_stands_beside_its_siblings(here: 
     assert locate("kernels/layer.py:attend") == Location("layer:attend", str(here / "kernels"))
 
 
-@pytest.mark.parametrize(("name", "says"), [
-    ("none.py", r"none\.py: there is no such file"),
-    ("my-layer.py", r"my-layer\.py: an adapter has to import it, and 'my-layer' is no name of a module\. Rename it"),
-    ("random.py", r"random\.py: Python has a module 'random' itself")])
-def test_a_file_that_no_adapter_could_import_is_told(here: Path, name: str, says: str) -> None:
-    if name != "none.py":
-        (here / name).touch()
-    with pytest.raises(TargetError, match=says):
-        locate(f"{name}:attend")
+@pytest.mark.usefixtures("here")
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(TargetError, match=r"none\.py: there is no such file"):
+        locate("none.py:attend")
+
+
+@pytest.mark.parametrize(("name", "module"), [
+    ("my-layer.py", "my_layer"), ("2d.py", "file_2d"), ("random.py", "random_file")])
+def test_a_file_whose_name_is_no_modules_gets_a_name(here: Path, name: str, module: str) -> None:
+    (here / name).touch()
+    assert locate(f"{name}:attend") == Location(f"{module}:attend", str(here), str(here / name))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_made_name_is_not_that_of_a_file_beside() -> None:
+    Path("my-layer.py").touch()
+    Path("my_layer.py").touch()
+    assert locate("my-layer.py:attend").target == "my_layer_file:attend"
+
+
+def test_a_file_that_no_import_finds_is_judged_by_the_printed_command(here: Path, cli: Cli) -> None:
+    write_package(here / "kernels")
+    (here / "kernels/layer.py").rename(here / "kernels/my-layer.py")
+    code, out, err = cli("init", "kernels/my-layer.py:attend")
+    assert (code, err) == (0, "")
+    code, out, _ = cli(*printed_command(out), "--clause", "attention.one_key", "--dtype", "float32", "--no-record")
+    assert (code, out.splitlines()[-1]) == (0, "Conforms. (exit code 0)")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_file_that_no_import_finds_cannot_be_handed_to_another_machine(cli: Cli) -> None:
+    Path("my-layer.py").write_text(ROOT, encoding="utf-8")
+    code, _, err = cli("init", "my-layer.py:root", "--host", f"{sys.executable}")
+    assert code != 0
+    assert "no module can have the name of this file, and elsewhere it is imported by its name. Rename it" in err

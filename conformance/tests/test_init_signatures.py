@@ -133,7 +133,7 @@ def _form(form: CallForm) -> str:
     assert form.reading is not None
     says = [f"{each.keyword}: {each.says}" for each in form.passed if each.says]
     answer = f"gives {form.reading.path and f'`answer{form.reading.path}`, '}{form.reading.back.shape}"
-    return "; ".join([lying(form), answer, *says, *(remark.rstrip(".") for remark in form.remarks)])
+    return "; ".join([lying(form), answer, *says, *(each.rstrip(".") for each in (*form.warnings, *form.remarks))])
 
 
 def _written(form: CallForm) -> str:

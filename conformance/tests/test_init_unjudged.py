@@ -16,6 +16,8 @@ import numpy as np
 
 def of_one_length(query, key, value, is_causal=False, ahead=0, softcap=0):
     """Its mask has as many rows as columns."""
+    if softcap:
+        raise NotImplementedError("softcap is not written yet")
     logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
     if is_causal:
         logits = logits + np.triu(np.full((logits.shape[-1],) * 2, -np.inf), 1 + ahead)

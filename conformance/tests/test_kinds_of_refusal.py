@@ -182,6 +182,31 @@ def test_slopes_of_each_batch_entry_may_be_refused_and_no_others_are_put(tmp_pat
     assert judged(target, "slopes.each_entry_its_own").verdict is Verdict.INAPPLICABLE
 
 
+ONE_ARRAY_OF_SEGMENTS = """
+import numpy as np
+
+def attend(query, key, value, query_segments=None, key_segments=None):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    if query_segments is not None:  # and the other array is not looked at
+        logits = np.where(query_segments[:, None, :, None] == query_segments[:, None, None], logits, -np.inf)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+attend.grouped = False
+attend.segments_are_shared = True
+attend.refuses = ["query_segments with T ≠ S"]
+"""
+
+
+def test_who_takes_one_array_of_segments_is_put_no_key_of_a_segment_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ONE_ARRAY_OF_SEGMENTS)
+    target = f"{tmp_path / 'mine.py'}:attend"
+    assert judged(target, "segments.definition").verdict is Verdict.HELD
+    apart = judged(target, "segments.content_of_others_is_irrelevant")
+    assert apart.verdict is Verdict.INAPPLICABLE
+    assert "takes one array of segments, for queries and keys" in apart.reason
+
+
 def test_the_step_is_the_least_of_which_all_that_is_taken_is_a_multiple(tmp_path: Path) -> None:
     check = 'if T % 64 or S % 64 or T > S: raise ValueError("length")'  # of 64, 128 and 256, half are not asked
     assert sorted(subject(tmp_path, check).refused) == ["S % 64 ≠ 0", "T % 64 ≠ 0", "T > S"]

@@ -55,11 +55,12 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
         write_whole(folder / f"{each.module}.py", each.source, "candidate")
         write(folder, each.written)
     for sentence in written.found:
-        click.echo(f"{'note' if sentence in written.remarks else 'found'}: {visible(sentence)}")
+        said = "" if sentence in written.warnings else "note: " if sentence in written.remarks else "found: "
+        click.echo(f"{said}{visible(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
     named = {name: there[name] for name in ("python", "host") if there[name]}
-    if written.unread:
-        named["must_take"] = " ".join(written.unread)
+    if written.demanded:
+        named["must_take"] = " ".join(written.demanded)
     if beside:
         click.echo(f"and {plural(len(beside), 'adapter')} beside it, of its candidates.\n"
                    f"Next: attnspec rank '{folder.name}/*' --implementations {into}")
@@ -72,10 +73,10 @@ def _next(subject: str, into: Path, named: Mapping[str, str]) -> Iterator[str]:
     """How it is judged; named: options, such as where it lives."""
     options = "".join(f" --{name.replace('_', '-')} {shlex.quote(told)}" for name, told in named.items())
     arguments = "".join(f', {name}="{told}"' for name, told in named.items())
-    if unread := named.get("must_take"):
-        yield (f"{unread.replace(' ', ', ')}: a parameter of that name does not do what the keyword does. It "
-               "may be wrong, and is not judged: --must-take lets a check fail for it. If it means "
-               "something else, leave that option out.")
+    if demanded := named.get("must_take"):
+        yield (f"{demanded.replace(' ', ', ')}: it has a parameter or a name for that, and does not do it. That may be "
+               "wrong, and is not judged: --must-take lets a check fail for it. If something else is meant, leave that "
+               "option out.")
     yield f"Next: attnspec check {subject} --implementations {into}{options}"
     yield f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}"{arguments})'
 

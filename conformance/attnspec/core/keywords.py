@@ -128,6 +128,7 @@ class KeywordLimits:
     window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
+    segments_are_shared: query_segments and key_segments are one array.
     """
 
     window_needs_causal: bool = False
@@ -135,6 +136,7 @@ class KeywordLimits:
     window_is_bounded: bool = False
     min_window: int = 0
     slopes_are_shared: bool = False
+    segments_are_shared: bool = False
 
     def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
         """What of a keyword's value the subject cannot take; empty if it takes it."""
@@ -283,6 +285,8 @@ _ALL = (
             Saying("window[0]", "so many keys to either side", _EVEN, posed=(1, 1)),
             Saying("window[0] + 1", "so many keys to either side, its own among them", _EVEN, posed=(1, 1)),
             Saying("window[0] + 1", "so many keys back, its own among them",
+                   {"window_needs_causal": True, "window_is_bounded": True}, posed=(2, 0)),
+            Saying("window[0]", "so many keys back, beside its own",
                    {"window_needs_causal": True, "window_is_bounded": True}, posed=(2, 0)))),
     Keyword(
         "softcap", "float", "c > 0: the scaled dot products x become c·tanh(x / c), before bias and mask", "softcap",

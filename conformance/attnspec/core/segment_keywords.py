@@ -6,9 +6,9 @@ They join the others in `keywords`, and have a pool of their own, so that the cl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
-from attnspec.core.keyword import Acts, Keyword, Saying
+from attnspec.core.keyword import Acts, Keyword, RareValues, Saying
 from attnspec.core.serving_keywords import patterns
 
 POOL = "segments"
@@ -28,13 +28,24 @@ SEGMENT_PATTERNS: Mapping[SegmentPattern, str] = {
 """
 USUAL_SEGMENTS: tuple[SegmentPattern, ...] = ("ragged", "two", "by_turns", "padded")
 
+OWN_KEY_SEGMENTS = RareValues("keys_apart", "segments_are_shared", "key_segments of their own")
+"""The values that who takes one array of segments for queries and keys does not take."""
+
+
+def _segments_misfit(limits: Any, segments: Any, _causal: bool) -> str:  # noqa: ANN401  (KeywordLimits; a pattern or an array)
+    """What of a pattern of segments a subject with these limits does not take."""
+    is_apart = isinstance(segments, str) and segments == OWN_KEY_SEGMENTS.pattern
+    return "one array of segments, for queries and keys" if limits.segments_are_shared and is_apart else ""
+
+
 SEGMENTS = (
     Keyword(
         "query_segments", "(B,T) int32", "the number of each query's segment: a query sees the keys of its own segment "
         "and no others", "segments", Acts.VISIBILITY, "{0} | None",
         promise="a query attends to the keys of its own segment only", in_layers=False, hides=True, axes="BT",
         values=patterns("query_segments", SEGMENT_PATTERNS, USUAL_SEGMENTS, "segments", "segment_patterns"),
-        sample="two", is_uncommon=True, pool=POOL, beside="key_segments", questions={
+        sample="two", is_uncommon=True, pool=POOL, beside="key_segments", misfit=_segments_misfit,
+        rare=OWN_KEY_SEGMENTS, questions={
             "segments.form": "Which keys does a query see where queries and keys have segments?"},
         asks="Which keys does a query see where there are segments?",
         other_names=("q_segment_ids", "segment_ids"),

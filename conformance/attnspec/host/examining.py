@@ -25,6 +25,7 @@ def examined(thing: Any) -> Dict[str, Any]:
     inner = _unwrapped(thing)
     return {"name": text_of(getattr_(thing, "__name__", "")), "home": text_of(_scope(inner).get("__name__", "")),
             "signature": signature(thing), "packages": uses(inner), "numbers": _numbers(inner),
+            "docs": _docs(thing), "source": _source(thing)[:MOST_TEXT],
             **(_of_class(thing) if isinstance(thing, type) else {})}
 
 
@@ -45,6 +46,13 @@ def _of_class(thing: Any) -> Dict[str, Any]:
     return {"bases": ["{}.{}".format(base.__module__, base.__qualname__) for base in thing.__mro__],
             "methods": {name: signature(_unwrapped(each)) for name, each in methods.items() if each is not None},
             "annotated": _annotated(thing), "beside": _beside(thing), "backend": _backend()}
+
+
+def _docs(thing: Any) -> List[str]:
+    """Its docstring, and of a class those of its methods."""
+    methods = [vars(thing).get(name) for name in _METHODS] if isinstance(thing, type) else []
+    told = (text_of(getattr_(each, "__doc__", ""))[:LONGEST] for each in (thing, *methods) if each is not None)
+    return [each for each in told if each]
 
 
 def _scope(function: Any) -> Mapping[str, Any]:

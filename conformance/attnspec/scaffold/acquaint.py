@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.scaffold import rotary
@@ -31,7 +32,7 @@ class Written:
     """An adapter, and its manifest in two parts (of the library, of the subject), as texts.
 
     found: what was found out, a sentence each; remarks: what of it whoever judges the subject should know.
-    unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
+    warnings: what has to be known first.  demanded: keywords without which no check of it may pass.
     """
 
     library: str
@@ -41,7 +42,8 @@ class Written:
     subject: str
     found: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 INTO = Path("implementations")
@@ -53,10 +55,13 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
     `path/to/file.py:name`. The deadline is that of the whole search. Raises TargetError.
     """
     location = locate(written)
-    target, folder = location.target, location.folder_from(into / "library")
+    target, folder = location.target, location.path_from(into / "library")
+    if location.file and not surroundings.is_here:
+        raise TargetError("no module can have the name of this file, and elsewhere it is imported by its name. Rename "
+                          "it, with letters, digits and `_` only.", where=FileLocation(written))
     hurried = replace(surroundings, environment={**HURRIED, **_backend_of_keras()})
     client = host_of(target, hurried, location.folder)
-    there = There(client, time.monotonic() + surroundings.deadline)
+    there = There(client, time.monotonic() + surroundings.deadline, location.preload)
     trier = Trier(there)
     try:
         if rotary.is_rotary(callee := there.examined(target)):
@@ -65,7 +70,8 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
         learned = learned_of(form, trier)
         found = (*describe_form(form), *told_conventions(learned))
         texts = source(form, folder), head(form), entry(form, learned)
-        return Written(*names_of(form), *texts, found, form.remarks, form.unread)
+        return Written(*names_of(form), *texts, found, form.remarks, form.demanded,
+                       form.warnings)
     finally:
         client.close()
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.forms import BESIDE_CACHE, STATE
 from attnspec.core.nouns import Kind
 from attnspec.problems.caches import divided
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import CallForm, Passed
-from attnspec.scaffold.lookup import TheirParameter, theirs
-from attnspec.scaffold.probe_problems import CROSS, problem_of
-from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.lookup import TheirParameter, plain, theirs
+from attnspec.scaffold.probe_problems import CROSS, close, problem_of
+from attnspec.scaffold.probe_problems import plain as plain_problem
+from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
+_NAMES = re.compile(r"cache|past|state|memory|^kv")
+"""What the name of a parameter has in it that is a cache."""
 PATHS = ("[-1]", "[1]", ".cache", ".past_key_values", ".past_key_value", '["cache"]')
 """Where in an answer a cache may be, the likeliest first."""
 
@@ -21,14 +28,58 @@ EQUAL = {"past_lengths": "equal"}
 
 
 def stepping(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> CallForm:
-    """The form as a decoder, if it is right behind what its last call handed back; else the form as it is."""
+    """The form as a decoder, if it is right behind what its last call handed back; else the form as it is. One that
+    answers behind it, wrongly, is a decoder too: a check tells why, if the name of its parameter says that it is one.
+    """
     if form.reading is None or form.arrangement.mapped or not set(form.keywords) <= BESIDE_CACHE:
         return form
+    trier.nearest = None
     found = next((each for each in _decoders(form, called) if _is_right(each, trier)), None)
     if found is None:
-        return form
+        return _at_nearest(form, called, trier.nearest, trier)
     is_free = not form.attends_to_itself and _is_right(found, trier, past=CROSS.S - CROSS.T - 1)
     return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
+
+
+def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt | None,
+                trier: Trier) -> CallForm:
+    """The nearest of the wrong decoders, if what it handed back changes what it answers behind it; else the form as it
+    is. So is one of which no name says that it is a decoder.
+    """
+    names = [each.name for each in theirs(STATE, called) if not each.tried_as or _NAMES.search(plain(each.name))]
+    if not names or nearest is None or nearest.form.parameter(STATE) not in names:
+        return form
+    if nearest.step is not Progress.OTHER_NUMBERS:
+        return _told(form, names[0], nearest, trier)
+    if not _heeds_cache(nearest.form, trier):
+        return form
+    said = (f"Its {names[0]} is handed on as `{STATE}`, but behind what a call hands back {nearest.against}: attnspec "
+            f"check says what is wrong. If {names[0]} means something else, take it out of the adapter.")
+    limits = {**nearest.form.limits, **({} if form.attends_to_itself else EQUAL)}
+    return replace(nearest.form, limits=limits, remarks=(*form.remarks, said))
+
+
+def _told(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm:
+    """The form, and that a parameter could not be used as a cache, though something comes back beside the output that
+    is no array: no check of it may pass.
+    """
+    returned = trier.returned(replace(form, reading=None), plain_problem(form))
+    alone = [part for part in returned.parts if len(part.path) == 1] if returned else []
+    if form.reading is None or not form.reading.path or len(alone) > 1:
+        return form
+    warning = (f"NOT JUDGED: {name}. It could not be used as `{STATE}`: behind what a call hands back, "
+               f"{nearest.against}.")
+    return replace(form, warnings=(*form.warnings, warning), demanded=(*form.demanded, STATE))
+
+
+def _heeds_cache(form: CallForm, trier: Trier) -> bool:
+    """Whether a decoder's answer depends on the keys and values of the call before."""
+    posed = _posed(form)
+    values = [getattr(posed, name) for name in CACHED]
+    others = posed.but(**{name: -2 * array for name, array in zip(CACHED, values, strict=True)})
+    first, second = (trier.answer(form, each) for each in (posed, others))
+    is_heard = first is not None and second is not None
+    return is_heard and bool(np.abs(first.output - second.output).max() > close(posed.dtype))
 
 
 def _decoders(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
@@ -44,10 +95,15 @@ def _decoders(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[Ca
 
 def _is_right(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
+    posed = _posed(form, past)
+    scale = trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
+    return trier.is_right(form, posed, scale)
+
+
+def _posed(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:
+    """Attention with so many keys past."""
     sizes = replace(CROSS, **{axis: length for axis, length in form.sizes.items() if axis in ("D", "Dv")})
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = problem_of(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for
-    posed = divided(problem.but(causal=bool(form.limits.get("causal_only"))), past)
-    scale = trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
-    return trier.is_right(form, posed, scale)
+    return divided(problem.but(causal=bool(form.limits.get("causal_only"))), past)

@@ -41,7 +41,8 @@ class Examined:
 
     Of a class: bases (`package.module.Name`); methods with their parameters, without self; annotated, by parameter of
     the constructor, and beside, by their name in its module: classes, as `module:name`; backend: of Keras.
-    numbers: whole numbers of its module that a function, or one that it calls, names.
+    numbers: whole numbers of its module that a function, or one that it calls, names.  docs: its docstring, and those
+    of its methods.  source: its Python; empty where there is none.
     Of a function, if asked for: functions, itself first; holders, by parameter; makers, by name.
     """
 
@@ -58,6 +59,8 @@ class Examined:
     beside: tuple[tuple[str, str], ...] = ()
     backend: str = ""
     numbers: Mapping[str, int] = field(default_factory=dict)
+    docs: tuple[str, ...] = ()
+    source: str = ""
     functions: tuple[Function, ...] = ()
     holders: Mapping[str, Holder] = field(default_factory=dict)
     makers: Mapping[str, Parameters] = field(default_factory=dict)
@@ -83,6 +86,7 @@ def read_examined(target: str, described: Mapping[str, Any], told: Mapping[str, 
         methods={str(name): _parameters(each)[1:] for name, each in told.get("methods", {}).items()},
         annotated={str(name): tuple(map(str, each)) for name, each in told.get("annotated", {}).items()},
         numbers={str(name): int(number) for name, number in told.get("numbers", {}).items()},
+        docs=tuple(map(str, told.get("docs", ()))), source=str(told.get("source", "")),
         beside=tuple((str(name), str(each)) for name, each in told.get("beside", ())),
         backend=str(told.get("backend", "")), functions=tuple(map(_function, told.get("functions", ()))),
         holders={str(name): Holder(str(each["class"]), tuple(map(str, each["fields"])))

@@ -96,14 +96,15 @@ class CallForm:
     construction, config: of a class: the arguments of its constructor.
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
-    without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.  contiguous: its arrays are copied into
-    plain order, which it asks for.
+    without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0.
+    compiled: by jax.jit.  contiguous: its arrays are copied into plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
     are not the usual ones.  limits: as in the manifest.
     heads: how many it has, whatever it is handed; 0: as many as it is handed.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.
-    unread: keywords that are left out, though a parameter of that name is taken: it gives other numbers.
+    demanded: keywords without which no check of it may pass: it has a parameter for them that could not be used, or is
+    named for them.  warnings: what a reader has to know first: what is not judged of it, and what is odd.
     is_guess: whether sizes of its constructor were found by trying alone.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
@@ -123,6 +124,7 @@ class CallForm:
     state: Mapping[Path, str] | None = None
     holders: Mapping[Path, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    zeroed: tuple[str, ...] = ()
     compiled: bool = False
     contiguous: bool = False
     default_scale: str = ""
@@ -133,7 +135,8 @@ class CallForm:
     left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     cache: str = ""
-    unread: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     is_guess: bool = False
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)

@@ -68,12 +68,12 @@ def array_names(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
     """The parameters that are arrays: query, key and value; query and a pair; all in one; or the first three."""
     query, key, value = (theirs(word, parameters) for word in ("query", "key", "value"))
     packed, pair = theirs("packed", parameters), theirs("packed_pair", parameters)
+    if query and key and value:
+        return query[0].name, key[0].name, value[0].name
     if packed:
         return (packed[0].name,)
     if query and pair:
         return query[0].name, pair[0].name
-    if query and key and value:
-        return query[0].name, key[0].name, value[0].name
     if query and query[0].name in LISTED:
         return (query[0].name,)
     return tuple(each.name for each in parameters if each.by_position)[:3]

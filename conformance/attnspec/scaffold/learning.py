@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keyword import Keyword, Saying
+from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, KEYWORDS, OFF
 from attnspec.core.nouns import Kind
 from attnspec.core.segment_keywords import SEGMENTED
@@ -16,12 +16,13 @@ from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE, log_sum_exps, weights
 from attnspec.scaffold.decoders import stepping
 from attnspec.scaffold.extended import Parameters, extended
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Passed
 from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
 from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, square
-from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
+from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
+from attnspec.scaffold.trial_adapter import Attempt, Limited, Progress, Trier
 
 _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "BHTS": (("{0}", ""), ("{0}.reshape(-1, *{0}.shape[2:])", "(B·H,T,S)")),
@@ -34,33 +35,84 @@ _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def learned(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """The form with all keywords that were understood, and a remark on each that has a parameter and was not."""
+    """The form with all keywords that have a parameter. One that gives other numbers is written in at its nearest
+    reading, so that a check tells what is wrong; of one that cannot be used it is said, and demanded.
+    """
     nearest: dict[str, Attempt | None] = {}
-    for keyword, learn in _STEPS:
+    for keyword, learn in STEPS:
         if not may_learn(form, keyword):
             continue
         trier.nearest = nearest.get(keyword)
         form = learn(form, parameters, trier)
         nearest[keyword] = trier.nearest
     form = stepping(form, tuple(parameters[At.CALL]), trier)
-    said = {keyword: words for keyword, attempt in nearest.items()
-            if keyword and attempt and (words := _not_understood(form, keyword, parameters, attempt))}
-    unread = (each for each in said if (near := nearest[each]) and near.step is Progress.OTHER_NUMBERS and each in OFF)
-    return replace(form, remarks=(*form.remarks, *said.values()), unread=tuple(unread))
+    for keyword, attempt in nearest.items():
+        names = _not_understood(form, keyword, parameters) if keyword else []
+        if attempt and attempt.form.passed and names:
+            form = _at_nearest(form, keyword, parameters, attempt, trier) or _told(form, keyword, names, attempt)
+    return form
 
 
-def _not_understood(form: CallForm, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
-    """That a parameter was not understood which somebody may mean: the nearest, and what stood against it."""
+def _not_understood(form: CallForm, keyword: str, parameters: Parameters) -> list[str]:
+    """The parameters by which somebody may mean a keyword that the form does not have."""
+    if keyword in form.keywords or (keyword == "mask" and form.limits.get("bias_is_mask")):
+        return []
     used = {each.parameter for each in form.passed}
-    unknown = [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
-               and plain_name(each.name) not in _ELSEWHERE.get(keyword, ())]
-    is_known = keyword in form.keywords or (keyword == "mask" and form.limits.get("bias_is_mask"))
-    if is_known or not unknown or not nearest.form.passed:
-        return ""
-    tried = nearest.form.passed[-1]
+    return [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
+            and plain_name(each.name) not in _ELSEWHERE.get(keyword, ())]
+
+
+def _told(form: CallForm, keyword: str, names: Sequence[str], attempt: Attempt) -> CallForm:
+    """The form, and that a parameter could not be used as a keyword: no check of it may pass, unless it says itself
+    what it does not take.
+    """
+    tried = attempt.form.passed[-1]
     says = f" ({tried.says})" if tried.says else ""
-    return (f"Its {unknown[0]} could not be used as `{keyword}`, so that keyword is left out. Nearest is "
-            f"{tried.parameter}={tried.expression}{says}; but {nearest.against}.")
+    warning = (f"NOT JUDGED: {names[0]}. It could not be used as `{keyword}`, so that keyword is left out. Nearest is "
+               f"{tried.parameter}={tried.expression}{says}; but {attempt.against}.")
+    demanded = [keyword] if keyword in OFF and not attempt.is_refusal else []
+    return replace(form, warnings=(*form.warnings, warning), demanded=(*form.demanded, *demanded))
+
+
+def _at_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: Attempt,
+                trier: Trier) -> CallForm | None:
+    """The form with a keyword at its nearest reading; None where nothing answered, and for a flag: of that, one reading
+    is no nearer than another.
+    """
+    if keyword == "mask":
+        name = _not_understood(form, keyword, parameters)[0]
+        if on_queries := as_mask_of_keys(form, name, trier):
+            return handed_on(form, (on_queries,), OF_KEYS, ON_QUERIES)
+        attempt = _nearest_mask(form, parameters, trier) or attempt
+    taken = {each.parameter for each in form.passed}
+    more = tuple(each for each in attempt.form.passed if each not in form.passed)
+    is_flag = keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER if keyword in KEYWORDS else True
+    if is_flag or attempt.step is not Progress.OTHER_NUMBERS or not more or taken & {each.parameter for each in more}:
+        return None
+    return handed_on(form, more, attempt.form.limits, attempt.against)
+
+
+def handed_on(form: CallForm, more: Sequence[Passed], limits: Limited, against: str) -> CallForm:
+    """The form with keywords more, and their limits, though this stands against them."""
+    first = more[0]
+    says = f" ({first.says})" if first.says else ""
+    said = (f"Its {first.parameter} is handed on as `{first.keyword}`{says}, but {against}: attnspec "
+            f"check says what is wrong. If {first.parameter} means something else, take it out of the adapter.")
+    return replace(form, passed=(*form.passed, *more), limits={**limits, **form.limits},
+                   remarks=(*form.remarks, said))
+
+
+def _nearest_mask(form: CallForm, parameters: Parameters, trier: Trier) -> Attempt | None:
+    """The nearest reading of a mask among those that differ along as many axes as it takes."""
+    taken = {each.parameter for each in form.passed}
+    rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
+    means = (*_truths(form), _added(form))
+    for axes in _AXES:
+        trier.nearest = None
+        _masked(form, [axes], means, rest, trier)
+        if trier.nearest and trier.nearest.step is Progress.OTHER_NUMBERS:
+            return trier.nearest
+    return None
 
 
 def _first_right(forms: Iterable[CallForm], problem: AnyProblem, trier: Trier) -> CallForm | None:
@@ -87,8 +139,8 @@ def _masks_of_few_axes(form: CallForm, parameters: Parameters, trier: Trier) -> 
         return form
     taken, few = form.parameter("bias"), [axes for axes in _AXES if axes != "BHTS"]
     rest = {at: [each for each in listed if each.name != taken] for at, listed in parameters.items()}
-    added = [(VOCABULARIES[form.lift].added, "added, 0 or -inf")]
-    return _masked(form, few, _truths(form), rest, trier) or _masked(form, ["BHTS", *few], added, rest, trier) or form
+    return _masked(form, few, _truths(form), rest, trier) or _masked(
+        form, ["BHTS", *few], [_added(form)], rest, trier) or form
 
 
 def _biases_as_masks(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:  # noqa: ARG001  (a step's signature)
@@ -102,6 +154,11 @@ def _truths(form: CallForm) -> Sequence[tuple[str, str]]:
     """What True or False, or one or zero, may mean: the expression, and the meaning in words."""
     return (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
             (VOCABULARIES[form.lift].numbers, "1 where a query may attend, else 0"))
+
+
+def _added(form: CallForm) -> tuple[str, str]:
+    """The same, as numbers that are added."""
+    return VOCABULARIES[form.lift].added, "added, 0 or -inf"
 
 
 def _masked(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, str]], parameters: Parameters,
@@ -131,7 +188,8 @@ def _said(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
 
 def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
-    for saying in word.sayings:
+    is_causal = bool(form.limits.get("causal_only"))  # then what lies to the right is moot
+    for saying in sorted(word.sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
             continue
@@ -162,7 +220,8 @@ def _with_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, near
     if nearest is None or not is_near or word.annotation != "bool" or not word.hides:
         return form
     tried = nearest.form.passed[-1]
-    is_flag = any(each.name == tried.parameter and isinstance(each.default, bool) for each in parameters[tried.at])
+    is_flag = any(each.name == tried.parameter and isinstance(each.default, bool) and not each.tried_as
+                  for each in parameters[tried.at])
     if not is_flag or tried.keyword != word.name:
         return form
     said = (f"Its {tried.parameter} is handed on as `{word.name}`, but {nearest.against}: attnspec check says what is "
@@ -184,7 +243,23 @@ def _segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     if form.kind is Kind.LAYER:
         return form
     made = {name: sample_of(name, problem.sizes, problem.dtype) for name in SEGMENTED}
-    return _both(form, parameters, trier, problem.but(**made), SEGMENTED)
+    both = _both(form, parameters, trier, problem.but(**made), SEGMENTED)
+    return _shared_segments(form, parameters, trier) or form if both is form else both
+
+
+_SHARED = (Saying("query_segments", "of queries and keys alike"),
+           Saying("query_segments.swapaxes(0, 1)", "(T,B), of queries and keys alike"))
+
+
+def _shared_segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm | None:
+    """One array of segments, which serves for queries and keys."""
+    queries, keys = SEGMENTED
+    limits = {**form.limits, "segments_are_shared": True}
+    problem = plain(form, S=plain(form).sizes.T)
+    posed = problem.but(**dict.fromkeys(SEGMENTED, sample_of(queries, problem.sizes, problem.dtype)))
+    shared = (replace(each, passed=(*each.passed, Passed(keys, "", "")))
+              for each in extended(replace(form, limits=limits), queries, parameters, _SHARED))
+    return _first_right(shared, posed, trier)
 
 
 def _both(form: CallForm, parameters: Parameters, trier: Trier, posed: AnyProblem, pair: Sequence[str]) -> CallForm:
@@ -226,7 +301,7 @@ _SAID = sorted((word for word in KEYWORDS.values() if word.sayings and not word.
                key=lambda word: bool(word.needs_causal))
 """Those that may need the causal flag come after it."""
 _SMALL: Mapping[str, int] = {"H": 2, "Hkv": 2, "T": 2, "S": 2, "D": 1, "Dv": 1}
-_STEPS: tuple[tuple[str, Callable[[CallForm, Parameters, Trier], CallForm]], ...] = (
+STEPS: tuple[tuple[str, Callable[[CallForm, Parameters, Trier], CallForm]], ...] = (
     ("", _contiguous), ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes),
     ("mask", _biases_as_masks),
     *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), (SEGMENTED[0], _segments),

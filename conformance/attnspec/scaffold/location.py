@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +18,34 @@ class Location:
     """A target as it is imported. target: `package.module:name`.
 
     folder: what has to be on Python's path for that, in full; empty where it is found without.
+    file: where no import finds a module of that file's name, the file itself, in full: it is loaded by its path, under
+    the name that the target has.
     """
 
     target: str
     folder: str = ""
+    file: str = ""
 
-    def folder_from(self, place: Path) -> str:
-        """The folder, as one goes there from another; empty where there is none."""
-        return Path(os.path.relpath(self.folder, place)).as_posix() if self.folder else ""
+    def path_from(self, place: Path) -> str:
+        """The file that is loaded by its path, else the folder, as one goes there; empty where neither is needed."""
+        told = self.file or self.folder
+        return Path(os.path.relpath(told, place)).as_posix() if told else ""
+
+    @property
+    def preload(self) -> str:
+        """Python that loads the file; empty where it is imported."""
+        if not self.file:
+            return ""
+        module = self.target.partition(":")[0]
+        return "\n".join([*LOADERS, *loading_lines(module, f"Path({self.file!r})"), ""])
 
 
 def locate(target: str) -> Location:
     """`package.module:name` as it is; `path/to/file.py:name` by the module that the file is.
 
     A file in a package (`__init__.py`) is a module of that package, so that it may import relatively; any other is one
-    of its own folder, where its siblings are found. Raises TargetError.
+    of its own folder, where its siblings are found. A file whose name is no module's, or one of Python's own, gets a
+    name. Raises TargetError.
     """
     written, _, name = target.rpartition(":")
     if not (written.endswith(".py") or "/" in written or "\\" in written):
@@ -42,17 +57,28 @@ def locate(target: str) -> Location:
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
-    _check_name(written, parts)
+    if not all(part.isidentifier() for part in parts) or parts[0] in sys.stdlib_module_names:
+        return Location(f"{_made_name(file)}:{name}", str(file.parent), str(file))
     is_here = folder.resolve() == Path.cwd().resolve()
     return Location(f"{'.'.join(parts)}:{name}", "" if is_here else str(folder))
 
 
-def _check_name(written: str, parts: list[str]) -> None:
-    """Raise TargetError for a file that no adapter could import."""
-    for part in parts:
-        if not part.isidentifier():
-            raise TargetError(f"an adapter has to import it, and {part!r} is no name of a module. Rename it, with "
-                              "letters, digits and `_` only.", where=FileLocation(written))
-    if parts[0] in sys.stdlib_module_names:
-        raise TargetError(f"Python has a module {parts[0]!r} itself, which an adapter would import in its place. "
-                          "Rename it.", where=FileLocation(written))
+def _made_name(file: Path) -> str:
+    """A name for the module of a file that has none: `my-attn.py` is my_attn, `2d.py` is file_2d."""
+    name = re.sub(r"\W", "_", file.stem)
+    name = f"file_{name}" if name[:1].isdigit() else name
+    is_taken = name in sys.stdlib_module_names or keyword.iskeyword(name) or file.with_name(f"{name}.py").exists()
+    return f"{name}_file" if is_taken else name
+
+
+def loading_lines(module: str, file: str) -> list[str]:
+    """Python that loads a file under the name of a module; file: an expression for its path."""
+    return [f"_FILE = {file}", "sys.path.insert(0, str(_FILE.parent))", f'if "{module}" not in sys.modules:',
+            f'    _spec = spec_from_file_location("{module}", _FILE)',
+            f'    sys.modules["{module}"] = module_from_spec(_spec)',
+            f'    _spec.loader.exec_module(sys.modules["{module}"])']
+
+
+LOADERS = ("import sys", "from importlib.util import module_from_spec, spec_from_file_location",
+           "from pathlib import Path")
+"""What these lines import."""

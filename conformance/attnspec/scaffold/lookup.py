@@ -21,6 +21,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
                 "x_kv", "key_value", "encoder_output", "encoder_outputs", "ctx", "enc_out", "enc_output", "encoder_out",
                 "encoder_states", "cond", "mem", "kv_states"),
     **{word.name: word.parameters for word in KEYWORDS.values() if word.parameters},
+    "query_segments": (*KEYWORDS["query_segments"].parameters, "segment_ids", "seg_ids", "segments", "document_ids",
+                       "doc_ids", "segment_id", "doc_id"),
     # sizes
     "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads", "head_count",
               "num_query_heads", "no_heads", "nb_heads", "num_q_heads", "h", "heads_num"),
@@ -82,6 +84,11 @@ def plain(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
 
 
+def words_in(name: str) -> str:
+    """The words of a name, in lower case: `GPTSelfAttention` is `gpt self attention`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_", " ", name).lower()
+
+
 _BEFORE = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
 _NAMES: Mapping[str, str] = {
     "qkv": rf"{_BEFORE}(?:qkv|kqv|qkvs)|combined", "kv": rf"{_BEFORE}kv",
@@ -112,12 +119,16 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class TheirParameter:
-    """One of theirs. default: REQUIRED where there is none.  kind: of `inspect`.  annotation: a class by its name."""
+    """One of theirs. default: REQUIRED where there is none.  kind: of `inspect`.  annotation: a class by its name.
+
+    tried_as: the keyword of ours that it is tried as, whatever its name.
+    """
 
     name: str
     default: object = REQUIRED
     kind: inspect._ParameterKind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     annotation: str = ""
+    tried_as: str = ""
 
     @property
     def is_required(self) -> bool:
@@ -137,10 +148,19 @@ class TheirParameter:
 
 
 def theirs(keyword: str, parameters: Iterable[TheirParameter]) -> tuple[TheirParameter, ...]:
-    """Their parameters that may be our keyword, the usual name first; any other mask (`context_mask`) may be ours."""
+    """Their parameters that may be our keyword, the usual name first; any other mask (`context_mask`) may be ours, and
+    any other rate of dropout (`p_drop`). Last come those that are tried as the keyword, whatever their names.
+    """
+    listed = tuple(parameters)
     present: dict[str, TheirParameter] = {}
-    for each in parameters:
+    for each in listed:
         present.setdefault(plain(each.name), each)  # Equinox has key_, an array, before key, of random numbers
     named = [name for name in SYNONYMS[keyword] if name in present]
-    others = [name for name in present if keyword == "mask" and name.endswith("_mask") and name not in _KNOWN]
-    return tuple(present[name] for name in (*named, *others))
+    others = [name for name, each in present.items() if name not in _KNOWN and _is_named_like(keyword, name, each)]
+    return (*(present[name] for name in (*named, *others)), *(each for each in listed if each.tried_as == keyword))
+
+
+def _is_named_like(keyword: str, name: str, parameter: TheirParameter) -> bool:
+    """Whether a name that no list has says what a parameter is."""
+    is_rate = isinstance(parameter.default, float) or parameter.annotation == "float"
+    return (keyword == "mask" and name.endswith("_mask")) or (keyword == "dropout" and is_rate and "drop" in name)

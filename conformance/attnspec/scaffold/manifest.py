@@ -170,7 +170,8 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
     yield from (("    defaults:",) if form.defaults else ())
     yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
-    yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())
+    noted = " ".join((*form.warnings, *form.remarks))
+    yield from (("    note: >-", *wrapped(noted, indent=6)) if noted else ())
 
 
 def _pairs(mapping: Declared) -> str:

@@ -10,9 +10,11 @@ import numpy as np
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
+from attnspec.scaffold.causality import with_doubt
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallForm
+from attnspec.scaffold.inner_bias import measured, switched_off
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
@@ -23,6 +25,7 @@ from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, p
 from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
+from attnspec.scaffold.unnamed import with_unnamed
 from attnspec.scaffold.writing.telling import described
 
 
@@ -82,7 +85,7 @@ def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
-        found = _form_of(callee, trier)
+        found = _form_of(callee, trier) or _without_bias(callee, trier)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
     if found is None:
@@ -97,10 +100,38 @@ def _form_of(callee: Examined, trier: Trier) -> CallForm | None:
             found = _found(form, trier) or _found_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
-                told = with_memory(alone, callee.call if callee.is_class else callee.parameters, trier)
-                known = learned(told, parameters_of_all(callee), trier)
-                return with_modes(with_ragged(known, trier), parameters_of_all(callee), trier)
+                return _whole(alone, callee, trier)
     return None
+
+
+def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
+    """The form with its memory, all keywords and variants, and what is to be said of it."""
+    parameters = parameters_of_all(callee)
+    told = with_memory(form, callee.call if callee.is_class else callee.parameters, trier)
+    known = with_unnamed(learned(told, parameters, trier), parameters, trier)
+    judged = with_modes(with_ragged(known, trier), parameters, trier)
+    return with_doubt(judged, callee, [*callee.parameters, *callee.constructor, *callee.call])
+
+
+def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
+    """The nearest form without the bias by position that it adds of its own. Raises TargetError, which says what it
+    adds, where that cannot be switched off; None where it adds none.
+    """
+    nearest = trier.nearest
+    bias = measured(nearest.form, trier) if nearest and nearest.step is Progress.OTHER_NUMBERS else None
+    if nearest is None or bias is None:
+        trier.nearest = nearest
+        return None
+    unread = replace(nearest.form, reading=None)
+    for off, how in switched_off(unread, parameters_of_all(callee), trier):
+        if found := _found(off, trier):
+            said = (f"WITHOUT ITS BIAS: it adds {bias.told}. Its {how} in the adapter, so that everything else is "
+                    "judged. With it, it was right in the one case that was tried.")
+            return _whole(replace(found, warnings=(said, *found.warnings)), callee, trier)
+    raise TargetError(
+        f"{callee.target} is attention ({described(nearest.form)}) with {bias.told}. attnspec would judge it with that "
+        "switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
+        "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
 
 
 def _found_contiguous(form: CallForm, trier: Trier) -> CallForm | None:

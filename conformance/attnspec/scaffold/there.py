@@ -24,15 +24,21 @@ class OutOfTime(TargetError):  # noqa: N818  (named for what happened)
 
 @dataclass(slots=True)
 class There:
-    """One process, and what was loaded in it. until: when the search has to be over, by `time.monotonic`."""
+    """One process, and what was loaded in it. until: when the search has to be over, by `time.monotonic`.
+
+    preload: Python that runs before anything else there, and loads a callee that no import finds.
+    """
 
     client: Client
     until: float = float("inf")
+    preload: str = ""
     _written: dict[tuple[str, str], Subject] = field(default_factory=dict)
     _installed: dict[str, bool] = field(default_factory=dict)
 
     def examined(self, target: str, *, sources: bool = False) -> Examined:
         """What `package.module:name` is; with the sources of a function, if they are asked for. Raises TargetError."""
+        if self.preload:
+            self.written("def preloaded(query, key, value): ...\n", "preloaded", "")
         loaded = loaded_there(_source(target), target, self.client)
         if not loaded.described["is_callable"]:
             raise TargetError(f"{target!r} is {loaded.described['type']} and cannot be called.")
@@ -55,8 +61,13 @@ class There:
             raise OutOfTime(f"it had not returned after {self.client.surroundings.deadline:g} s. Give it longer: "
                             "--deadline.")
         if (text, lift) not in self._written:
-            self._written[text, lift] = load_text(text, name, self.client, lift=lift)
+            self._written[text, lift] = load_text(self._preloading(text), name, self.client, lift=lift)
         return self._written[text, lift]
+
+    def _preloading(self, text: str) -> str:
+        """The text, and before all that it imports what loads the callee."""
+        future, line, rest = text.rpartition("from __future__ import annotations\n")
+        return f"{future}{line}{self.preload}{rest}"
 
     def has(self, module: str) -> bool:
         """Whether it can be imported there."""

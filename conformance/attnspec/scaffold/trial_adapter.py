@@ -26,6 +26,7 @@ from attnspec.scaffold.writing.source import ADAPTER, source
 from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
+from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.packed import pack
 from attnspec.subjects.paged import USUAL, in_pages
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
@@ -57,12 +58,16 @@ class Progress(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A form that is not right: how far it came, what stood against it, and how unlike the truth its output is."""
+    """A form that is not right: how far it came, what stood against it, and how unlike the truth its output is.
+
+    is_refusal: whether it raises in words that say what it does not take.
+    """
 
     form: CallForm
     step: Progress
     against: str
     unlike: float = 0.0
+    is_refusal: bool = False
 
     @property
     def nearness(self) -> tuple[int, float]:
@@ -161,7 +166,8 @@ class Trier:
         try:
             return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
         except SubjectRaised as raised:
-            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}"))
+            is_refusal = bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
+            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}", is_refusal=is_refusal))
         except SubjectDied as died:
             self._died(form, died)
         except (UnusableAnswer, ValueError) as refused:
@@ -194,7 +200,8 @@ class Trier:
 def _refused(form: CallForm) -> tuple[Refusal, ...]:
     of_heads = [f"H ≠ {form.heads}"] if form.heads else []
     of_one_query = ["T ≠ 1"] if form.takes_one_query else []
-    return tuple(map(read_refusal, [*of_heads, *of_one_query]))
+    of_segments = ["query_segments with T ≠ S"] if form.limits.get("segments_are_shared") else []
+    return tuple(map(read_refusal, [*of_heads, *of_one_query, *of_segments]))
 
 
 def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:

@@ -6,11 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import InputForm
 from attnspec.core.gradient_keywords import APART, GRAD
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
+from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients
@@ -127,6 +130,8 @@ class Misfits:
         for name, value in given.items():
             if reason := limits.misfit(name, value, causal=is_causal):
                 yield f"{self.id} takes {reason}; here {value}"
+        if limits.segments_are_shared and not np.array_equal(*(given.get(name, ()) for name in SEGMENTED)):
+            yield f"{self.id} takes one array of segments, for queries and keys"
         if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 

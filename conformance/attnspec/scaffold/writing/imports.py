@@ -9,6 +9,7 @@ from pathlib import Path
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.rotary import ROTARY
 from attnspec.scaffold.form import VOCABULARIES, CallForm
+from attnspec.scaffold.location import LOADERS, loading_lines
 
 _STANDARD: Mapping[str, str] = {
     "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
@@ -31,8 +32,8 @@ def alias(form: CallForm) -> str:
 def import_lines(form: CallForm, used: frozenset[str], folder: str = "") -> list[list[str]]:
     """By section: the future, Python's own, installed ones, and those that lie where the user stands.
 
-    folder: what the callee's own modules are imported from, as one goes there from the adapter's folder; empty where
-    that needs no saying.
+    folder: what the callee's own modules are imported from, or the file that is loaded by its path, as one goes there
+    from the adapter's folder; empty where that needs no saying.
     """
     known = {**_STANDARD, **_OTHERS, **VOCABULARIES[form.lift].imports}
     top = form.name.partition(".")[0]
@@ -42,12 +43,14 @@ def import_lines(form: CallForm, used: frozenset[str], folder: str = "") -> list
     statements += [f"from {module} import {name}" for module, _, name in (each.partition(":") for each in classes)
                    if name]
     own = form.module.partition(".")[0] if folder else ""
-    statements += ["import sys", "from pathlib import Path"] if folder else []
+    is_file = folder.endswith(".py")
+    statements += LOADERS if is_file else ["import sys", "from pathlib import Path"] if folder else []
     standard, installed, here = (_sorted([line for line in statements if _section(line, own) == each])
                                  for each in ("standard", "installed", "here"))
     if folder:  # imports have to follow it, which linters dislike
-        here = [f'sys.path.insert(0, str((Path(__file__).parent / "{folder}").resolve()))', "",
-                *(f"{line}  # noqa: E402" for line in here)]
+        place = f'(Path(__file__).parent / "{folder}").resolve()'
+        begin = loading_lines(form.module, place) if is_file else [f"sys.path.insert(0, str({place}))"]
+        here = [*begin, "", *(f"{line}  # noqa: E402" for line in here)]
     return [each for each in (["from __future__ import annotations"], standard, installed, here) if each]
 
 

@@ -164,7 +164,7 @@ def handed(form: CallForm) -> list[str]:
 def arguments(form: CallForm, at: At = At.CALL) -> Mapping[str, str]:
     """What is given by name: parameters that always are, and keywords of ours, each with its expression."""
     given = dict(form.given if at is At.CALL else form.construction)
-    for parameter in dict.fromkeys(each.parameter for each in form.passed if each.at is at):
+    for parameter in dict.fromkeys(each.parameter for each in form.passed if each.at is at and each.parameter):
         passed = passed_to(form, parameter)
         given[parameter] = (_total(passed[0], plain_of(form, parameter, at)) if len(passed) == 1
                             else f"_{parameter}({', '.join(each.keyword for each in passed)})")

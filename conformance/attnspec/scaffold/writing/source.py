@@ -68,6 +68,21 @@ def source(form: CallForm, folder: str = "") -> str:
     return "\n".join(blocks([head, *code])) + "\n"
 
 
+_TENSORS = """
+
+def tensors(query, key, value{more}):
+    layer = {layer}
+    own = {{name: each for name, each in vars(layer).items() if isinstance(each, Tensor)}}
+    return {{**dict(layer.named_buffers()), **dict(layer.named_parameters()), **own}}
+"""
+
+
+def tensors_source(form: CallForm) -> str:
+    """The adapter of a module of PyTorch, and a function `tensors` beside it, which gives all tensors of the module."""
+    more = ", *, params, heads" if form.kind is Kind.LAYER else ""
+    return source(form) + _TENSORS.format(more=more, layer=called_helper(layer_lines(form)))
+
+
 def _docstring(form: CallForm) -> Iterator[str]:
     yield f'"""`{form.module}.{form.name}` for attnspec.'
     yield ""
@@ -79,7 +94,7 @@ def _docstring(form: CallForm) -> Iterator[str]:
 
 def _shared(form: CallForm) -> Iterator[list[str]]:
     """A helper for every parameter that serves several keywords."""
-    for parameter in dict.fromkeys(each.parameter for each in form.passed):
+    for parameter in dict.fromkeys(each.parameter for each in form.passed if each.parameter):
         if len(passed_to(form, parameter)) > 1:
             yield joined_lines(form, parameter)
 
@@ -132,6 +147,8 @@ def _unused(form: CallForm) -> Iterator[str]:
         yield "    del key, value  # one input serves for all three"
     if form.limits.get("one_memory"):
         yield "    del value  # one input serves as key and value"
+    if form.limits.get("segments_are_shared"):
+        yield "    del key_segments  # one array serves for both"
     if form.takes_one_query:
         yield from ("    if query.shape[2] != 1:", '        raise ValueError("it takes one query a sequence: T = 1")')
     if form.limits.get("causal_only"):

@@ -31,11 +31,12 @@ def described(form: CallForm) -> str:
 
 
 def describe_form(form: CallForm) -> Iterator[str]:
-    """One sentence a fact."""
+    """One sentence a fact, what has to be known first at the beginning."""
+    yield from form.warnings
     yield f"It is a {form.family.value}. It takes {lying(form)}{_by_name(form)}."
     yield from _output(form)
     yield from _given(form)
-    yield from (_passed(form, keyword) for keyword in dict.fromkeys(each.keyword for each in form.passed))
+    yield from (_passed(form, each) for each in dict.fromkeys(each.keyword for each in form.passed if each.parameter))
     if biased := str(form.limits.get("biases", "")).split():
         yield f"It adds a bias to {', '.join(biased)}, and to no other projection."
     if form.variants:

@@ -1,0 +1,52 @@
+"""A mask of padding on the wrong axis: it hides the rows of queries, where it should hide keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attnspec.problems.problem import Array
+from attnspec.scaffold.form import At, CallForm, Passed
+from attnspec.scaffold.probe_problems import AnyProblem, close, plain, truth_of
+from attnspec.scaffold.trial_adapter import Trier
+
+ON_QUERIES = "it hides the rows of queries, where a mask of padding hides keys"
+OF_KEYS = {"mask_axes": "BS"}
+"""The limit of a mask that is read as one of keys."""
+
+_SHAPES = (("mask[:, 0, :, 0]", "mask[:, 0, 0]", "(B,S)"),
+           ("mask[:, 0, :, 0][:, None, None]", "mask[:, :1, :1]", "(B,1,1,S)"))
+"""A mask as truth values of queries, as those of keys, and its shape in words."""
+_MEANINGS = (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"))
+
+
+def as_mask_of_keys(form: CallForm, parameter: str, trier: Trier) -> Passed | None:
+    """A parameter that hides rows of queries, handed a mask of keys; None for one that does not hide them."""
+    rows, posed = _posed(form)
+    for of_queries, of_keys, shape in _SHAPES:
+        for meaning, says in _MEANINGS:
+            passed = Passed("mask", parameter, meaning.format(of_queries))
+            answer = trier.answer(replace(form, passed=(*form.passed, passed)), posed)
+            if answer is not None and _hides_rows(form, answer.output.astype(np.float64), rows):
+                return Passed("mask", parameter, meaning.format(of_keys), f"{says}, {shape}", At.CALL)
+    return None
+
+
+def _posed(form: CallForm) -> tuple[Array, AnyProblem]:
+    """The queries (B,T) that are not hidden, and a problem whose mask hides all keys from the others."""
+    problem = plain(form)
+    sizes = problem.sizes
+    rows: Array = (np.arange(sizes.B)[:, None] + np.arange(sizes.T)) % 3 > 0
+    shape = (sizes.B, sizes.H, sizes.T, sizes.S)
+    return rows, problem.but(mask=np.broadcast_to(rows[:, None, :, None], shape).copy())
+
+
+def _hides_rows(form: CallForm, output: Array, rows: Array) -> bool:
+    """Whether an output (B,H,T,Dv), or (B,T,M), is right in these rows (B,T) and in no other."""
+    problem = plain(form)
+    apart = np.abs(output - truth_of(form, problem).output)
+    worst = np.where(np.isnan(apart), np.inf, apart).max(axis=-1)
+    seen = rows if worst.ndim == rows.ndim else np.broadcast_to(rows[:, None], worst.shape)
+    is_right = worst <= close(problem.dtype)
+    return bool((is_right == seen).all())
