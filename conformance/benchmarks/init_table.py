@@ -44,7 +44,8 @@ _CLAUSE = re.compile(r"^(\S+\.\S+) \(\S+\) is violated$|^  says: (.*)$", re.MULT
 _UNJUDGED = re.compile(r"^(?:Conforms|Does not conform)[^\n]*?; ([^;\n:.]*) (?:was|were) never tried", re.MULTILINE)
 _AGAIN = re.compile(r"Effort glance does not look for causes.*?^  again: attnspec (replay [^\n]*)$",
                     re.MULTILINE | re.DOTALL)
-_SAID = re.compile(r"^(?:note|warning|found): .*$", re.MULTILINE)
+_WROTE = "wrote "
+"""What the line begins with before which `init` says what it found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def try_target(row: Row, half: str, folder: Path, options: Sequence[str]) -> Tri
     source = source_of(row, half)
     (folder / row.file).write_text(source, encoding="utf-8")
     code, output, seconds = run_command(["init", f"{row.file}:{row.name}"], folder)
-    said = tuple(_SAID.findall(output))
+    said = tuple(output.partition(f"\n{_WROTE}")[0].splitlines())
     printed = _NEXT.search(output)
     blank = Tried(row.target, half, "", round(seconds, 1), 0.0, "", said, init_output=output)
     if code or printed is None:
@@ -158,7 +159,7 @@ def try_target(row: Row, half: str, folder: Path, options: Sequence[str]) -> Tri
     if verdict == "conforms" and set(re.findall(r"\w+", unjudged)) & {"state", *parameters_of(row, source)}:
         verdict = "conforms in part"
     if verdict == "violated" and half == "wrong":
-        told = "\n".join((*causes, *(line for line in said if line.startswith("note"))))
+        told = "\n".join((*causes, *(line for line in said if not line.startswith("found: "))))
         named = re.search(row.cause, told, re.IGNORECASE) is not None
         by_clause = not named and re.search(row.cause, "\n".join(clauses), re.IGNORECASE) is not None
         verdict = "violated, cause named" if named else "violated, clause named" if by_clause else "violated, no cause"
