@@ -78,8 +78,9 @@ def _heeds_cache(form: CallForm, trier: Trier) -> bool:
     values = [getattr(posed, name) for name in CACHED]
     others = posed.but(**{name: -2 * array for name, array in zip(CACHED, values, strict=True)})
     first, second = (trier.answer(form, each) for each in (posed, others))
-    is_heard = first is not None and second is not None
-    return is_heard and bool(np.abs(first.output - second.output).max() > close(posed.dtype))
+    if first is None or second is None:
+        return False
+    return bool(np.abs(first.output - second.output).max() > close(posed.dtype))
 
 
 def _decoders(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
