@@ -102,7 +102,7 @@ def _weights(problem: AnyProblem, output: Array) -> Array | None:
 
 
 def _is_by_distance(matrix: Array, within: float) -> bool:
-    """Whether it depends on j - i alone, and is more than nothing."""
+    """Whether a bias (H,T,T) depends on j - i alone, and is more than nothing."""
     diagonals = (np.diagonal(matrix, at, axis1=1, axis2=2) for at in range(1 - _PLACES, _PLACES))
     is_alike = all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
     seen = matrix[np.isfinite(matrix)]
@@ -110,7 +110,7 @@ def _is_by_distance(matrix: Array, within: float) -> bool:
 
 
 def _slopes(matrix: Array, within: float) -> tuple[float, ...]:
-    """By how much the bias of each head falls with every place; empty where it does not fall so."""
+    """By how much the bias (H,T,T) of each head falls with every place; empty where it does not fall so."""
     places = np.arange(_PLACES)
     distance = np.abs(places[:, None] - places)
     slopes = -matrix[:, 1, 0]
