@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.diagnose import Examiner, diagnose
@@ -23,8 +24,10 @@ from attnspec.report.bugs import explanations, likely_words
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 from helpers.subjects import softmax_of, subject_of
@@ -65,6 +68,14 @@ def decoder(query: Array, key: Array, value: Array, *, causal: bool = False, key
     top = logits.max(axis=-1, keepdims=True)
     weights = np.exp(logits - np.where(np.isneginf(top), 0, top))
     return np.asarray(weights @ value / np.maximum(weights.sum(axis=-1, keepdims=True), np.finfo(query.dtype).tiny))
+
+
+def hiding_queries(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+    """Padding of keys is laid along the rows, with the lowest number."""
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    if mask is not None:
+        logits = np.where(np.broadcast_to(mask, logits.shape)[:, :, 0, :, None], logits, np.finfo(logits.dtype).min)
+    return softmax_of(logits) @ value
 
 
 def blockwise(query: Array, key: Array, value: Array, size: int) -> Array:
@@ -165,15 +176,73 @@ def test_a_fault_that_breaks_what_the_subject_holds_is_no_suspect() -> None:
     subject = own_subject("fault/causal_off_by_one")
     suspects = [CATALOGUE[name] for name in ("scale_none", "causal_off_by_one")]
     trial = trial_of("causal.no_lookahead", subject)
-    assert [fault.name for fault in WITNESSES.fit(suspects, trial, subject)] == ["causal_off_by_one"]
-    assert Witnesses().fit(suspects, trial, subject) == suspects
+    assert WITNESSES.fit(suspects, trial, subject) == {"causal_off_by_one": 0}
+    assert Witnesses().fit(suspects, trial, subject) == {"scale_none": 0, "causal_off_by_one": 0}
 
 
-def test_of_two_suspects_the_one_that_breaks_what_is_broken_comes_first() -> None:
+def test_it_is_counted_how_many_broken_clauses_a_suspect_leaves_whole() -> None:
     subject, names = own_subject("fault/causal_ignored"), ("causal_dropped_for_one_query", "causal_ignored")
     witnesses = Witnesses(Matrix(checks, lambda: Refutations({"causal.no_lookahead": {names[1]: (DType.FLOAT32,)}})))
     found = witnesses.fit([CATALOGUE[name] for name in names], trial_of("causal.alignment", subject), subject)
-    assert [fault.name for fault in found] == [*names[::-1]]
+    assert found == {names[0]: 1, names[1]: 0}
+
+
+def test_clauses_that_convict_other_suspects_are_asked_first() -> None:
+    one, other = "scale_none", "causal_off_by_one"
+    convictions = {clause: {name: (DType.FLOAT32,)} for clause, name in (
+        ("attention.definition", one), ("attention.worked_example", one), ("numerics.ties", one),
+        ("scale.read_out", one), ("causal.alignment", other))}
+    asked = list[str]()
+
+    @dataclass(frozen=True, slots=True)
+    class Noted(Witnesses):
+        def _of_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+            del trial, subject
+            asked.append(check.clause.id)
+            return Tally()
+
+    subject = own_subject("sound/naive")
+    Noted(Matrix(checks, lambda: Refutations(convictions))).fit(
+        [CATALOGUE[one], CATALOGUE[other]], trial_of("causal.no_lookahead", subject), subject)
+    assert len(asked) == 4
+    assert "causal.alignment" in asked
+
+
+PAST = frozenset({"causal", "past_key", "past_value"})
+
+
+@pytest.mark.parametrize(("clause", "given", "order"), [
+    ("past.definition", PAST, ("past_offset_forgotten", "decoder_place_restarts", "causal_window")),
+    ("decoder.definition", PAST, ("decoder_place_restarts", "past_offset_forgotten")),
+    ("attention.features_together", PAST - {"causal"}, ("past_offset_forgotten", "causal_window")),
+    ("segments.numbers_are_names", frozenset({"key_segments", "query_segments"}),
+     ("segments_at_most", "segments_ignored"))])
+def test_a_fault_is_the_nearer_the_more_a_clause_is_about_it(
+        clause: str, given: frozenset[str], order: tuple[str, ...]) -> None:
+    far = [WITNESSES.matrix.measure_remoteness(CATALOGUE[name], checks()[clause], given) for name in order]
+    assert far == sorted(set(far))
+
+
+def test_of_causes_that_tie_the_one_the_clause_is_about_is_first() -> None:
+    subject = subject_of(hiding_queries, frozenset({"mask"}), dtypes=(DType.FLOAT32,), limits=Limits(mask_axes="BS"),
+                         conventions={"hidden_row": "uniform"})
+    suspects = tuple(CATALOGUE[name] for name in ("mask_transposed", "mask_hides_queries"))
+    examiner = Examiner(witnesses=Witnesses(Matrix(checks, lambda: REFUTATIONS)))
+    of_padding = "B1,H1,Hkv1,T2,S2,D1,Dv1;mask=padding;families={};with=mask;seed=6364936"
+    named = {clause: [each.fault for each in examiner.diagnose(
+        trial_of(clause, subject), Recipe.parse(of_padding.format(families)), among=suspects).like]
+        for clause, families in (("masking.read_out", "zero_query"), ("attention.weights_definition", "constant"))}
+    assert named == {"masking.read_out": ["mask_transposed", "mask_hides_queries"],
+                     "attention.weights_definition": ["mask_hides_queries", "mask_transposed"]}
+
+
+def test_padding_of_queries_is_told_whatever_an_empty_row_answers() -> None:
+    subject = subject_of(hiding_queries, frozenset({"mask"}), dtypes=(DType.FLOAT32,), limits=Limits(mask_axes="BS"),
+                         conventions={"hidden_row": "uniform"})
+    case = Recipe.parse("B1,H1,Hkv1,T3,S3,D1,Dv1;mask=padding;families=integers;with=mask;seed=0")
+    suspects = tuple(CATALOGUE[name] for name in ("mask_ignored", "mask_hides_queries"))
+    like = diagnose(trial_of("masking.definition", subject), case, among=suspects).like
+    assert [each.fault for each in like] == ["mask_hides_queries"]
 
 
 def test_faults_of_blocks_come_in_the_size_that_a_boundary_suggests() -> None:

@@ -101,8 +101,8 @@ def test_what_was_not_judged_is_otherwise_a_line_each(check: Cli) -> None:
     code, out, _ = check("held lacking vague broken")
     assert code == 2
     assert "1 not run: stub: its import fails. (stub:it)" in out
-    assert "\n1 clause could not be decided: every case overflowed (-v lists them)\n" in out
-    assert "\n1 clause does not apply: takes no `mask` (-v lists them)\n" in out
+    assert "\n1 clause could not be decided: every case overflowed (-v lists it)\n" in out
+    assert "\n1 clause does not apply: takes no `mask` (-v lists it)\n" in out
     assert out.endswith("Not everything was run. (exit code 2)\n")
 
 

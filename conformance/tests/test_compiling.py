@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, because, is_cut_short, is_left_out
 from attnspec.core.made_variants import AS_DECLARED
@@ -23,7 +24,7 @@ from attnspec.runner.judge import ENGINE
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.in_process import InProcess
-from attnspec.subjects.new_shapes import with_compiling
+from attnspec.subjects.new_shapes import ShapeTimes, with_compiling
 from attnspec.subjects.refusals import expected_seconds
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compiling import CompilingTime
@@ -186,3 +187,22 @@ def test_nothing_far_longer_is_compiled_before_it_is_known_how_that_grows() -> N
     compiling.count(Sizes(1, 1, 1, 9, 9, 4, 4), frozenset(), 0.4)
     assert compiling.expected(Sizes(1, 1, 1, 1, 99, 4, 4)) == 0
     assert compiling.expected(Sizes(1, 1, 1, 1, 999, 4, 4)) == math.inf
+
+
+@pytest.mark.parametrize(("again", "seconds"), [((0.001, 0.001, 0.3), 6.3), ((0.001, 0.2, 0.3), 0.0), ((), 0.0)])
+def test_what_is_slow_at_new_shapes_alone_is_compiling(again: tuple[float, ...], seconds: float) -> None:
+    times = ShapeTimes()
+    calls = [Call({"query": np.zeros((1, 1, length, 4))}, {}, DType.FLOAT32, ()) for length in range(1, 5)]
+    for call, first in zip(calls, (2.0, 2.0, 0.3, 2.0), strict=True):
+        times.count(0, call, first)
+    for call, taken in zip(calls, again, strict=False):
+        times.count(0, call, taken)
+    assert times.compiling == pytest.approx(seconds)
+
+
+def test_calls_of_a_variant_or_with_another_flag_are_other_calls() -> None:
+    call = Call({"query": np.zeros((1, 1, 2, 4))}, {}, DType.FLOAT32, ())
+    times = ShapeTimes()
+    for whose, each in ((0, call), (1, call), (0, replace(call, keywords={"causal": True}))):
+        times.count(whose, each, 2.0)
+    assert times.compiling == 0.0

@@ -19,7 +19,15 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.record.clause_text import ClauseText
-from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import (
+    Event,
+    ItemFinished,
+    ItemStarted,
+    RunFinished,
+    RunStarted,
+    SubjectCompiles,
+    SubjectKnown,
+)
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import A_CHOICE, Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.report.bugs import UNLOCATED, explanations, plainly
@@ -113,6 +121,13 @@ def test_what_applies_is_the_whole_of_which_a_share_is_held() -> None:
     lines = told(held("a.a"), held("a.b"), *without, code=0)
     assert lines[:2] == ["Conforms.", "mine:attend: 2 of 2 applicable items held"]
     assert told(undecided("a.b", "gone", Verdict.NOT_RUN), code=2)[1] == "mine:attend: 1 not run"
+
+
+def test_the_fault_that_a_bug_is_named_after_is_told_first() -> None:
+    both = like("mask_shifted", "causal_off_by_one")
+    lines = told(failed("a.a", both), failed("a.b"), failed("a.c"))
+    assert next(line for line in lines if line.startswith("  like: ")).startswith("  like: causal_off_by_one (")
+    assert "        or mask_shifted" in lines
 
 
 def test_the_verdict_is_green_or_red_or_yellow() -> None:
@@ -236,6 +251,23 @@ def test_at_a_glance_it_is_said_once_that_nobody_looked_for_causes() -> None:
     assert not any("does not look for" in line for line in told(held(), code=0, effort="glance"))
 
 
+def test_at_a_glance_sizes_are_what_is_seen_and_no_likely_cause() -> None:
+    begun, unknown = failed("a.a", replace(like(), begins="Fails at S = 5; holds at S = 4.")), failed("a.b", like())
+    head, remark, *rest = told(begun, unknown, effort="glance")
+    assert head == "Does not conform. It fails at S = 5 (1 of 2 failures)."
+    assert "does not look for causes" in remark
+    assert rest[-1] == "Does not conform. It fails at S = 5, 1 of 2. (exit code 1)"
+    assert told(begun, unknown)[0] == "Does not conform. Likely: fails at S = 5 (explains 1 of 2)."
+
+
+def test_what_fails_in_float32_stands_before_what_fails_in_half() -> None:
+    place = replace(like(), begins="Fails at S = 5; holds at S = 4.")
+    half = [failed(name, place, dtype=DType.FLOAT16) for name in ("a.definition", "a.b")]
+    assert told(*half, failed("z.z"))[0] == f"Does not conform. {explains('1 of 3', '2 bugs, the first')}."
+    unknown = [failed("a.definition", like(), dtype=DType.FLOAT16), failed("z.z", like())]
+    assert next(line for line in told(*unknown) if line.startswith("  by: ")) == "  by: mine:attend, float32"
+
+
 @pytest.mark.parametrize(("verdict", "sentence", "cause"), [
     (Verdict.ERRORED, "ValueError: head_dim 17 is odd", "it raises ValueError: head_dim … is odd"),
     (Verdict.ERRORED, "TypeError: got float32, not float16", "it raises TypeError: got float32, not float16"),
@@ -304,7 +336,8 @@ def test_a_convention_that_is_in_use_is_no_recommendation_ignored() -> None:
 def test_another_convention_than_recommended_stands_in_the_verdict() -> None:
     """Its author alone knows whether it is meant."""
     both = told(held(), of_convention("a.b"), of_convention("a.c"), code=0)
-    assert both[0] == "Conforms, with causal_alignment 'bottom_right'."
+    assert both[0] == ("Conforms. With the causal flag, the last query sees the last key, whatever T and S are "
+                       "('bottom_right').")
 
 
 def test_what_no_library_does_is_no_convention_in_use() -> None:
@@ -375,7 +408,8 @@ def test_a_keyword_that_hides_behind_another_name_stands_in_the_verdict() -> Non
 def test_a_keyword_by_which_nothing_is_promised_stands_in_the_verdict() -> None:
     probed = {"beyond_length": "unspecified", "lse_base": "two"}
     card = replace(SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, ()), probed=probed)
-    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms, with beyond_length 'unspecified'."
+    assert told(held(), SubjectKnown(card), code=0)[0] == (
+        "Conforms. A row beyond the number of queries may hold anything ('unspecified').")
 
 
 def test_what_does_not_apply_is_one_line() -> None:
@@ -390,7 +424,7 @@ def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
                 for clause in ("a.b", "a.c")]
     lines = told(held("a.b"), undecided("a.c", "mine:attend takes no bias"), *left_out, code=0)
     assert "Not judged at float16: the subject does not take float16" in lines
-    assert "1 clause does not apply: it takes no bias (-v lists them)" in lines
+    assert "1 clause does not apply: it takes no bias (-v lists it)" in lines
 
 
 def test_each_dtype_at_which_nothing_was_judged_has_its_reason() -> None:
@@ -710,6 +744,18 @@ def test_the_first_failure_is_told_at_once() -> None:
     assert alone == [f"First failure: a.0 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}."]
     first, *rest = told_of({"a:a": 1, "b:b": 1}, held(subject="a:a"), replace(failed("a.1"), subject="b:b"))
     assert (first, rest[0][:14]) == ("a:a: done, 1 of 2 subjects", "First failure:")
+
+
+def test_a_pipe_hears_that_a_compiler_takes_the_time() -> None:
+    assert plain(SubjectCompiles("mine:attend", 75.2)) == [
+        "mine:attend is being compiled for each new shape: that has taken 75 s so far (--effort glance tries fewer "
+        "shapes)."]
+
+
+def test_a_failure_in_half_waits_for_its_clause_at_a_wide_dtype() -> None:
+    half, wide = failed("a.0", dtype=DType.FLOAT16), failed("a.1")
+    assert plain(half, wide) == [f"First failure: a.1 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}."]
+    assert plain(half, held("a.0"))[0].startswith("First failure: a.0 (mine:attend, float16)")
 
 
 def test_a_pipe_calls_nobody_done_who_was_not_judged() -> None:

@@ -139,10 +139,27 @@ def test_every_page_of_the_documentation_can_be_reached_from_the_readme() -> Non
     assert set(PAGES) - reached == set()
 
 
+FILE = re.compile(r"`([\w/]+\.\w+)`")
+"""A file that a sentence names."""
+
+
+def unknown_files(text: str) -> list[str]:
+    """The files named that are neither in the package, nor among the tests, nor in the checkout."""
+    roots = (CHECKOUT / "conformance" / "attnspec", CHECKOUT / "conformance" / "tests", CHECKOUT)
+    return [name for name in FILE.findall(text) if not any((root / name).is_file() for root in roots)]
+
+
+def test_the_page_of_changes_names_files_that_exist() -> None:
+    text = (CHECKOUT / "docs" / "where-to-change.md").read_text(encoding="utf-8")
+    assert len(FILE.findall(text)) > 50
+    assert unknown_files(text) == []
+
+
 def test_these_tests_can_fail(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A heading\n[a](#a-heading) [b](#b) [c](missing.md)\n", encoding="utf-8")
     assert list(broken_links(page)) == ["#b", "missing.md"]
+    assert unknown_files("`core/nouns.py`, `core/verbs.py`, `test_verbs.py`") == ["core/verbs.py", "test_verbs.py"]
     with pytest.raises(click.UsageError):
         parse("attnspec", ["check", "--efort", "quick", "numpy/msa"])
     assert list(unknown("attnspec", ["chek", "numpy/msa"])) == ["chek"]

@@ -261,14 +261,14 @@ def test_a_claimed_profile_without_its_keyword_violates_must_clauses_only(folder
 def test_where_every_case_says_nothing_no_claim_is_made(folder: Path) -> None:
     outcome = judged(folder, "no_bias")
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.NO_CLAIM, "none of the 16 cases could be judged, since there is no bias")
+        Verdict.NO_CLAIM, "its 16 cases show nothing either way, since there is no bias")
 
 
 def test_what_the_bound_does_not_cover_is_told_as_nobody_s_fault(folder: Path) -> None:
     outcome = judged(folder, "long_sums", "sums_in_bfloat16", DType.BFLOAT16)
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.NO_CLAIM, "none of the 11 cases could be judged, since no entry that the clause is about is in them, "
-                          "or rounding or overflow may change its value by any amount")
+        Verdict.NO_CLAIM, "its 11 cases show nothing either way, since what the clause is about did not come up, or "
+                          "rounding or overflow may change that by any amount")
 
 
 # --- again

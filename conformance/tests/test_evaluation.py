@@ -53,7 +53,7 @@ def test_it_is_a_program_of_a_checkout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("event", [PUT, BLOCK], ids=["power", "campaign"])
-def test_the_installed_package_makes_no_page_of_a_measurement_and_names_what_does(
+def test_the_installed_package_names_what_makes_a_page_of_a_measurement(
     cli: Cli, evaluation_cli: Cli, here: Path, event: Event,
 ) -> None:
     write_record(here / "run.jsonl", run_started(items=1), event)

@@ -236,7 +236,7 @@ def test_a_flag_that_gives_other_numbers_is_written_in_to_be_judged() -> None:
         "attnspec check says what is wrong. If is_causal means something else, take it out of the adapter.",)
 
 
-def test_a_number_that_gives_other_numbers_is_written_in_at_its_nearest_reading() -> None:
+def test_a_wrong_number_is_written_in_at_its_nearest_reading() -> None:
     form = find_form("their_numpy:another_scale")
     assert form.keywords == ("scale",)
     assert form.remarks == (
@@ -288,7 +288,7 @@ def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
     assert form.keywords == ("mask",)
 
 
-def test_a_mask_that_gives_other_numbers_is_written_in_along_all_axes_that_it_takes() -> None:
+def test_a_wrong_mask_is_written_in_along_all_axes_that_it_takes() -> None:
     form = find_form("their_numpy:mask_of_next_entry")
     assert [(each.keyword, each.parameter) for each in form.passed] == [("mask", "mask")]
     assert "mask_axes" not in form.limits

@@ -88,7 +88,7 @@ def test_a_bias_that_a_flag_switches_off_is_off_in_the_adapter(there: There) -> 
     assert "Its use_slopes is False in the adapter" in form.warnings[0]
 
 
-def test_a_bias_that_is_kept_in_a_tensor_is_switched_off_and_all_else_is_judged(there: There) -> None:
+def test_a_bias_in_a_tensor_is_switched_off_and_all_else_is_judged(there: There) -> None:
     pytest.importorskip("torch")
     form = form_of("sloping_layer:Sloping", Trier(there))
     assert (form.zeroed, form.parameter("mask")) == (("slopes",), "is_pad")

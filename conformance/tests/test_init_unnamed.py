@@ -121,7 +121,7 @@ def test_what_stays_unexplained_is_told_first(there: There) -> None:
 
 @pytest.mark.parametrize(("name", "parameter"), [
     ("on_queries", "is_pad"), ("on_named_queries", "key_padding_mask")])
-def test_a_mask_of_padding_that_hides_rows_is_named_and_judged_as_one_of_keys(
+def test_padding_that_hides_rows_is_named_and_judged_as_that_of_keys(
         name: str, parameter: str, there: There) -> None:
     form = form_found(name, there)
     assert (form.parameter("mask"), form.passed[0].expression) == (parameter, "~mask[:, 0, 0]")

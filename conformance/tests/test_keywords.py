@@ -31,6 +31,7 @@ FOLDERS = ("faults/sizes/",)
 
 NAMED: Mapping[str, Mapping[str, str]] = {
     "softcap": {
+        "scaffold/unnamed.py": "the numbers among the keywords, which parameters without a telling name are tried as",
         "core/keywords.py": "its definition",
         "numerics/reference.py": "its formula",
         "numerics/bound.py": "its term in the bound",
@@ -53,6 +54,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/grad_output.py": "backward passes that lose it",
     },
     "window": {
+        "scaffold/unnamed.py": "the numbers among the keywords, which parameters without a telling name are tried as",
+        "scaffold/causality.py": "what else hides later keys, so that a triangle in the code need not",
         "core/keywords.py": "its definition",
         "core/conventions.py": "the question along which diagonal it lies",
         "questions/visibility.py": "its read-outs",
@@ -110,7 +113,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/fault.py": "the stage of its faults",
         "faults/key_lengths.py": "numbers of keys that are taken for it",
         "faults/query_lengths.py": "its faults",
-        "faults/serving.py": "its stage, which faults replace",
+        "faults/serving.py": "its stage, which faults replace, and rows that it keeps from being empty",
         "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/gradients.py": "rows that contribute to no gradient",
@@ -131,7 +134,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/fault.py": "the stage of its faults",
         "faults/sinks.py": "its faults",
         "faults/return_lse.py": "a log-sum-exp without it",
-        "faults/serving.py": "its stage, which faults replace",
+        "faults/serving.py": "its stage, which faults replace, and rows that it keeps from being empty",
         "faults/sound_dense.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/gradients.py": "its gradient",
@@ -195,6 +198,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_decoder.py": "what a cache holds in sound formulations",
     },
     "alibi_slopes": {
+        "scaffold/search.py": "the way out where a bias by position cannot be switched off",
         "core/keywords.py": "its field",
         "core/cache_keywords.py": "its definition",
         "problems/keyword_arrays.py": "how it is made",
@@ -212,6 +216,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/backward.py": "its stage in the backward pass",
     },
     "query_segments": {
+        "scaffold/learning.py": "one array that is the segments of queries and keys alike",
+        "scaffold/trial_adapter.py": "the limit of functions that take one array for both",
+        "scaffold/lookup.py": "the names that one array for both has in other libraries",
         "core/keywords.py": "its field",
         "core/segment_keywords.py": "its definition",
         "problems/keyword_arrays.py": "the pattern that changes nothing",

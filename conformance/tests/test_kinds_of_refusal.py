@@ -198,7 +198,7 @@ attend.refuses = ["query_segments with T ≠ S"]
 """
 
 
-def test_who_takes_one_array_of_segments_is_put_no_key_of_a_segment_of_its_own(tmp_path: Path) -> None:
+def test_who_takes_one_array_of_segments_has_no_key_segments_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(ONE_ARRAY_OF_SEGMENTS)
     target = f"{tmp_path / 'mine.py'}:attend"
     assert judged(target, "segments.definition").verdict is Verdict.HELD

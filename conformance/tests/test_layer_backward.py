@@ -10,13 +10,21 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Outcome
+from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, UnusableAnswer
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Violated
+from attnspec.trials.trial import Trial
 from helpers.commands import Cli
 from helpers.gradients import problem, verdicts
 
+CHECKS = compile_spec(load_spec())
 COUNTER = itertools.count()
 SQUARE = "B3,H2,Hkv2,T5,S5,D4,Dv4"
 PARAMETERS = tuple(f"{kind}_{name}" for kind in "wb" for name in ("query", "key", "value", "out"))
@@ -364,3 +372,30 @@ def test_a_check_judges_a_layer_and_its_backward_pass(cli: Cli, tmp_path: Path) 
     code, out, _ = cli("check", mine(tmp_path, (old, new)), *words)
     assert code == 1
     assert f"{clause} (spec/gradients.yaml" in out
+
+
+STORED = """def stored(grad):
+    total = grad[0, 0] * 0
+    for row in grad.reshape(-1, len(total)):
+        total = total + row
+    return total
+
+
+def outer(x, grad):
+"""
+SUMMED_STEP_BY_STEP = (
+    ('"b_out": grad.sum(axis=(0, 1))', '"b_out": stored(grad_output)'), ("def outer(x, grad):\n", STORED))
+
+
+def test_sums_of_biases_in_half_are_offered_as_such_alone(tmp_path: Path) -> None:
+    check, subject = CHECKS["gradients.of_output_bias"], load(mine(tmp_path, *SUMMED_STEP_BY_STEP)).with_gradients
+    trial = Trial(check, Evaluator(subject, DType.FLOAT16), Effort.QUICK, seed_of(0, check.domain), lambda _: None,
+                  shrinks=False, cases=5)
+    tally = trial.hold()
+    assert tally.failing
+    assert isinstance(tally.failure, Violated)
+    explainer = ArithmeticExplainer(lambda: {check.clause.id: check}, 0)
+    found = explainer.explain(trial, tally.failing, tally.failure.measured.claimed)
+    assert found
+    assert found.declare == ('layer.backward_precision = {"float16": {"partial_biases": 1, "reason": "partial sums of '
+                             'the gradients of its biases are stored in float16"}}')

@@ -113,6 +113,26 @@ def like(stage: str) -> Evidence:
     return replace(SEEN, like=(Likeness("float64_narrowed", stage, "Float64 is not enabled.", "", 1, 1),))
 
 
+@pytest.mark.parametrize(("clause", "without", "bugs"), [
+    ("gradients.of_key", "mask", 1), ("gradients.of_key", "causal or mask", 1), ("gradients.of_key", "causal", 2),
+    ("numerics.ties", "mask", 2)])
+def test_gradients_of_what_a_keyword_spoils_are_the_same_bug(clause: str, without: str, bugs: int) -> None:
+    ignored = replace(SEEN, like=(Likeness("mask_ignored", "mask", "The mask is never used.", "", 1, 1),))
+    located = replace(SEEN, located=f"the answer is wrong here, and right once {without} is left out")
+    others = [outcome(Verdict.VIOLATED, clause, dtype=dtype, seen=located) for dtype in (DType.FLOAT32, DType.FLOAT16)]
+    groups = explanations([outcome(Verdict.VIOLATED, "masking.definition", seen=ignored), *others])
+    assert len(groups) == bugs
+    assert bugs == 2 or (groups[0].cause and groups[0].cause.fault) == "mask_ignored"
+
+
+def test_among_equals_what_explains_the_rarest_case_comes_first() -> None:
+    told = (("ignored", "dropped", "at_most"), ("ignored", "dropped"), ("at_most",))
+    every = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(SEEN, like=tuple(
+        Likeness(fault, "query_segments", "A story.", "", 1, 1) for fault in faults)))
+        for number, faults in enumerate(told)]
+    assert [group.cause and group.cause.fault for group in explanations(every)] == ["at_most", "ignored"]
+
+
 @pytest.mark.parametrize(("stage", "dtype", "bugs"), [
     ("precision", DType.FLOAT64, 1), ("mask", DType.FLOAT64, 2), ("precision", DType.FLOAT32, 2)])
 def test_a_fault_that_rounds_is_the_arithmetic_that_explains_more(stage: str, dtype: DType, bugs: int) -> None:

@@ -10,7 +10,15 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.record.clause_text import QuotedSource
-from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import (
+    Event,
+    ItemFinished,
+    ItemStarted,
+    RunFinished,
+    RunStarted,
+    SubjectCompiles,
+    SubjectKnown,
+)
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
@@ -230,3 +238,8 @@ def test_a_line_that_is_none_is_explained(line: str, text: str) -> None:
 
 def test_no_file_beside_the_suite_makes_a_source_of_jobs(request: pytest.FixtureRequest) -> None:
     assert object.__new__(Guard).pytest_collect_file(Path(__file__), request.session) is None
+
+
+def test_who_waits_for_a_compiler_is_told_once_after_a_minute(run: Run) -> None:
+    _, events = run("held", "vague", targets=("compiles", "stub"))
+    assert [each for each in events if isinstance(each, SubjectCompiles)] == [SubjectCompiles("compiles", 75.0)]

@@ -77,7 +77,7 @@ def test_runs_of_different_shapes_are_the_clauses_mistake(cli: Cli) -> None:
 @pytest.mark.family(1)
 @pytest.mark.parametrize(("clause", "reason"), [
     ("many_keys", "no size that is drawn at this effort has what the clause asks for under `given`"),
-    ("empty_rows", "no entry that the clause is about is in them, or rounding or overflow may change its value")])
+    ("empty_rows", "what the clause is about did not come up, or rounding or overflow may change that")])
 def test_a_clause_that_asks_nothing_says_what_is_missing(cli: Cli, clause: str, reason: str) -> None:
     assert reason in checked(cli, clause)[1]
 

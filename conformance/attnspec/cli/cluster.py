@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from attnspec.core.files import write_whole
 from attnspec.record.codec import to_line
-from attnspec.record.events import Done, Event, ItemStarted, Key, RunFinished, RunStarted, SubjectKnown, key_of
+from attnspec.record.events import Done, Event, ItemStarted, Key, RunFinished, SubjectKnown, key_of
 from attnspec.record.read import read_events
 
 Given: TypeAlias = Any  # what click hands over
@@ -123,12 +123,12 @@ class _Places:
 
     def of_event(self, event: Event) -> Position:
         """Where it belongs; what belongs to no job of this run comes after the header."""
-        if isinstance(event, RunStarted):
-            return -math.inf, 0
+        if isinstance(event, Done):
+            return self.jobs.get(key_of(event), -1), 2
         if isinstance(event, RunFinished):
             return math.inf, 0
         if isinstance(event, SubjectKnown):
             return self.subjects.get(event.card.id, -1), 1
         if isinstance(event, ItemStarted):
             return self.jobs.get((event.subject, event.clause, event.dtype), -1), 0
-        return self.jobs.get(key_of(event), -1), 2
+        return -math.inf, 0

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TextIO
 
 import click
@@ -22,16 +23,17 @@ from attnspec.cli.wording import applied, few, named, of_subject, plural
 from attnspec.core.compiling import because, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.gradient_keywords import APART
-from attnspec.core.nouns import Effort, Verdict
+from attnspec.core.nouns import Verdict
 from attnspec.core.other_names import listed, meant_by
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, refused_by
-from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained
+from attnspec.report.bugs import explanations, is_place, likely, likely_in_short, likely_words, unexplained
 from attnspec.report.known import but_for
+from attnspec.report.likely_cause import Explained
 from attnspec.report.other_conventions import other_conventions
 from attnspec.runner.jobs import idle
 
-_Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
+_Words = Callable[..., str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
@@ -54,7 +56,8 @@ def standing(digest: Digest) -> str:
     """How one subject of several fared, after its name."""
     [subject] = digest.subjects
     if digest.failures:
-        return click.style(f"does not conform{_why(digest)}", fg="red")
+        words = partial(likely_words, is_sought=not digest.is_glance)
+        return click.style(f"does not conform{_why(digest, words)}", fg="red")
     if digest.contradictions:
         return click.style(_against(digest), fg="red")
     if not_as_listed := gone(digest):
@@ -63,7 +66,7 @@ def standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
-    how = f"conforms{_as_asked(digest)}"
+    how = "; ".join((f"conforms{_as_asked(digest)}", *_conventions(digest)))
     return f"{click.style(how, fg='green')} ({applied(digest.counts[subject])})"
 
 
@@ -71,18 +74,26 @@ def so_far(digest: Digest) -> str:
     """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
-    found = likely(digest.failures)
-    return f"{plural(len(digest.failures), 'failure')} so far{f'. Likely: {found.cause}' if found else ''}"
+    cause = _tell_cause(digest, likely(digest.failures))
+    return f"{plural(len(digest.failures), 'failure')} so far{f'. {cause}' if cause else ''}"
 
 
-def failure_line(outcome: Outcome) -> str:
+def failure_line(digest: Digest, outcome: Outcome) -> str:
     """What fails, and its likely cause, for whoever waits for a run to end. No sizes are told of a known mistake: a
     later failure may show that it begins at smaller ones.
     """
     found = likely([outcome])
-    cause = f" Likely: {replace(found.cause, where='')}." if found and found.cause else ""
+    told = _tell_cause(digest, replace(found, cause=replace(found.cause, where="")) if found and found.cause else None)
+    cause = f" {told}." if told else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
     return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
+
+
+def _tell_cause(digest: Digest, found: Explained | None) -> str:
+    """`Likely: the mask is ignored`, `It fails at S = 5` where nobody looked for more; empty where nothing is known."""
+    if found is None or found.cause is None:
+        return ""
+    return f"It {found.cause}" if is_place(found.cause) and digest.is_glance else f"Likely: {found.cause}"
 
 
 _FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception", Verdict.CRASHED: "ends in a crash",
@@ -101,7 +112,8 @@ def remedy(digest: Digest) -> Iterator[str]:
 
 def undiagnosed(digest: Digest) -> Iterator[str]:
     """That nobody looked for causes, where that is why failures have none."""
-    if digest.failures and _is_glance(digest) and unexplained(digest.failures):
+    is_open = any(group.cause is None or is_place(group.cause) for group in explanations(digest.failures))
+    if digest.is_glance and is_open:
         yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."
 
 
@@ -115,16 +127,13 @@ def unpromised(digest: Digest) -> Iterator[str]:
         yield "  Gradients were not judged (--profile +gradients judges them)."
 
 
-def _is_glance(digest: Digest) -> bool:
-    return digest.header is not None and digest.header.effort == Effort.GLANCE.value
-
-
 def _code(digest: Digest) -> int:
     footer = digest.footer
     return footer.exit_code if footer and not footer.interrupted else CANNOT_RUN
 
 
 def _verdict(digest: Digest, words: _Words = likely_words) -> str:
+    words = partial(words, is_sought=not digest.is_glance)
     if digest.footer is None or digest.footer.interrupted:
         found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
         why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures], words)
@@ -133,7 +142,8 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_on_little(digest)}{_cut_short(digest)}{_as_asked(digest)}."
+        others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _conventions(digest))
+        return f"Conforms{_on_little(digest)}{_cut_short(digest)}{_as_asked(digest)}.{others}"
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
@@ -160,13 +170,14 @@ def _likely(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
 
 def _causes(digest: Digest, guilty: Sequence[str]) -> str:
     """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the commonest two, with the subjects they are of."""
-    found = [(str(each.cause), subject) for subject in guilty if (each := likely(digest.of(subject).failures))]
+    found = [(str(each.cause), subject) for subject in guilty if (each := likely(digest.of(subject).failures))
+             and not (each.cause and is_place(each.cause) and digest.is_glance)]
     often = Counter(cause for cause, _ in found).most_common(CAUSES)
     told = [f"{cause} ({few([subject for each, subject in found if each == cause], _NAMES)})" for cause, _ in often]
     return f"Likely: {'; '.join(told)}" if told else ""
 
 
-def _why(digest: Digest, words: _Words = likely_words) -> str:
+def _why(digest: Digest, words: _Words) -> str:
     """What follows "does not conform": `. Likely one bug: each query sees one later key (`causal_off_by_one`, …`."""
     if broken := digest.broken_contract:
         rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
@@ -175,7 +186,7 @@ def _why(digest: Digest, words: _Words = likely_words) -> str:
         return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
     number, unknown = len(digest.failures), len(unexplained(digest.failures))
     which = "which" if unknown == number else f"{unknown} of which"
-    remark = f", {which} no known fault explains" if not _is_glance(digest) else ""
+    remark = f", {which} no known fault explains" if not digest.is_glance else ""
     return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
 
 
@@ -207,19 +218,18 @@ def _refused(digest: Digest) -> str:
 
 
 def _as_asked(digest: Digest) -> str:
-    """What goes with "conforms": what of one subject is another than recommended, was not judged, or does not count."""
-    return f"{_declared(digest)}{_conventions(digest)}{_refused(digest)}{_but_for(digest)}"
+    """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
+    return f"{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
 
 
-def _conventions(digest: Digest) -> str:
-    """`, with causal_alignment 'bottom_right', grouped_heads 'tile'`: what a plain mistake may have been taken for.
+def _conventions(digest: Digest) -> Sequence[str]:
+    """What one subject does otherwise than recommended, as clauses: what a plain mistake may have been taken for.
 
     A function that tiles its key/value heads by mistake does what a library does on purpose; its author alone knows.
     """
     if len(digest.subjects) != 1:
-        return ""
-    others = other_conventions(digest.advice, next((known.card for known in digest.cards.values()), None))
-    return f", with {', '.join(others)}" if others else ""
+        return ()
+    return other_conventions(digest.advice, next((known.card for known in digest.cards.values()), None))
 
 
 def _but_for(digest: Digest) -> str:

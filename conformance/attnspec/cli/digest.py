@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from attnspec.core.contract import ALL
-from attnspec.core.nouns import FAILURES, DType, Verdict
+from attnspec.core.nouns import FAILURES, HALF_DTYPES, DType, Effort, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.explaining import is_choice
@@ -139,6 +139,22 @@ class Digest:
     def gates(self, outcome: Outcome) -> bool:
         """Whether the outcome makes the exit code 1 in this run."""
         return outcome.does_gate(strict=bool(self.header and self.header.strict))
+
+    @property
+    def is_glance(self) -> bool:
+        """Whether causes are not looked for in this run."""
+        return self.header is not None and self.header.effort == Effort.GLANCE.value
+
+    @property
+    def first_failure(self) -> Outcome | None:
+        """The failure that whoever waits is told first: none of a half dtype, which may be rounding, while the same
+        clause has still to be tried at a wider one.
+        """
+        asked = map(DType, self.header.dtypes) if self.header else DType
+        has_wide = not HALF_DTYPES.issuperset(asked)
+        tried = {(each.subject, each.clause) for each in self.outcomes if each.dtype not in HALF_DTYPES}
+        return next((each for each in self.failures if each.dtype not in HALF_DTYPES or not has_wide
+                     or (each.subject, each.clause) in tried), None)
 
     def fails(self, outcome: Outcome) -> bool:
         """Whether the outcome is a failure that gates."""

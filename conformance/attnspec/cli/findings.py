@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 import click
@@ -12,7 +12,7 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations, likely, unclear
+from attnspec.report.bugs import explanations, is_place, likely, unclear
 from attnspec.report.likely_cause import LikelyCause
 from attnspec.report.other_conventions import is_other_convention
 from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, violation
@@ -79,7 +79,7 @@ def _key(outcome: Outcome) -> tuple[object, ...]:
 def in_short(digest: Digest, bug: Bug) -> Iterator[str]:
     """The clearest clause in full, the others by name."""
     first, *others = bug.clauses
-    yield from told(digest, first)
+    yield from told(digest, first, bug.cause)
     if others:
         yield f"  also: {few([each.clause for each in others], _ROW)} (-v shows {_them(others)})"
 
@@ -88,9 +88,9 @@ def _them(several: Sequence[object]) -> str:
     return "it" if len(several) == 1 else "them"
 
 
-def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
-    """In full: in red what gates, in yellow with its level what does not."""
-    first, clause = finding.shown, digest.clause(finding.clause)
+def told(digest: Digest, finding: FailedClause, cause: LikelyCause | None = None) -> Iterator[str]:
+    """In full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault comes first."""
+    first, clause = _lead_with_fault(finding.shown, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
     happened = (OTHER_CONVENTION if is_other_convention(first) else RECOMMENDED) if is_advice else ""
@@ -102,12 +102,22 @@ def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
     yield from rest.split("\n")
 
 
+def _lead_with_fault(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
+    """The same with the cause's fault before the others that explain it as well."""
+    if outcome.evidence is None or cause is None:
+        return outcome
+    like = sorted(outcome.evidence.like, key=lambda each: each.fault != cause.fault)
+    return replace(outcome, evidence=replace(outcome.evidence, like=tuple(like)))
+
+
 def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
     """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
     known = [bug for bug in bugs if bug.cause][:CAUSES]
     for bug in known:
         names = [_name(digest, each.shown) for each in bug.clauses]
-        yield f"also likely: {bug.cause}: {few(names, _ROW)} (-v shows {_them(names)})"
+        is_seen_alone = bug.cause is not None and is_place(bug.cause) and digest.is_glance
+        how = f"also {bug.cause}" if is_seen_alone else f"also likely: {bug.cause}"
+        yield f"{how}: {few(names, _ROW)} (-v shows {_them(names)})"
     names = list(dict.fromkeys(_name(digest, each.shown) for bug in bugs if bug not in known for each in bug.clauses))
     if names:
         yield f"also violated: {few(names, _ROOM)} (-v shows {_them(names)})"
@@ -150,5 +160,8 @@ def _name(digest: Digest, outcome: Outcome) -> str:
 
 def everything(digest: Digest) -> Iterator[str]:
     """Every failure in full, what gates first."""
-    for finding in (*(clause for bug in ranked(digest) for clause in bug.clauses), *_by_clause(digest.advice)):
+    for bug in ranked(digest):
+        for finding in bug.clauses:
+            yield from told(digest, finding, bug.cause)
+    for finding in _by_clause(digest.advice):
         yield from told(digest, finding)

@@ -14,7 +14,15 @@ from attnspec.cli.conclusion import failure_line, so_far
 from attnspec.cli.digest import Digest, verdict_words
 from attnspec.cli.wording import counted, declared_sizes, opening
 from attnspec.core.nouns import Verdict
-from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import (
+    Event,
+    Handler,
+    ItemFinished,
+    RunFinished,
+    RunStarted,
+    SubjectCompiles,
+    SubjectKnown,
+)
 from attnspec.record.measurements import SubjectProbed
 from attnspec.record.outcome import Outcome
 from attnspec.runner.session import INTERRUPTED, UNREACHED
@@ -33,12 +41,18 @@ def progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Han
 
 
 def bad_news(digest: Digest, outcome: Outcome) -> str:
-    """What whoever waits should know as soon as this item has ended: that it fails, or that nothing can be judged."""
-    if digest.fails(outcome):
-        return failure_line(outcome)
+    """What whoever waits should know as soon as this item has ended: what fails, or that nothing can be judged."""
+    if failure := digest.first_failure:
+        return failure_line(digest, failure)
     is_lost = outcome.verdict is Verdict.NOT_RUN and outcome.reason not in (INTERRUPTED, UNREACHED)
     is_first = len(digest.subjects) == 1 and len(digest.outcomes) == 1
     return f"{outcome.subject} cannot be judged: {outcome.reason}" if is_lost and is_first else ""
+
+
+def tell_compiling(event: SubjectCompiles) -> str:
+    """Where the time goes, for whoever wonders."""
+    return (f"{event.subject} is being compiled for each new shape: that has taken {event.seconds:.0f} s so far "
+            "(--effort glance tries fewer shapes).")
 
 
 class Plain:
@@ -67,6 +81,8 @@ class Plain:
             case ItemFinished(outcome=outcome):
                 self._tell_of_first(outcome)
                 self._finished(outcome.subject)
+            case SubjectCompiles():
+                click.echo(tell_compiling(event), file=self._stream)
             case SubjectProbed():
                 self._finished(event.subject)
             case _:
@@ -136,6 +152,9 @@ class Live:
         is_due = time.monotonic() - self._drawn > INTERVAL
         if isinstance(event, RunStarted):
             click.echo(opening(event), file=self._stream)
+        if isinstance(event, SubjectCompiles):
+            self._clear()
+            click.echo(tell_compiling(event), file=self._stream)
         if isinstance(event, SubjectKnown) and (lines := list(declared_sizes(event, self._digest.header))):
             self._clear()
             click.echo("\n".join(lines), file=self._stream)

@@ -26,7 +26,8 @@ def in_short(digest: Digest) -> Iterator[str]:
         if len(digest.subjects) > 1 and undecided:
             yield f"{plural(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
         elif clauses := _nowhere_decided(undecided, digest):
-            yield f"{plural(len(clauses), 'clause')} {words[len(clauses) > 1]}: {lacks(clauses)} (-v lists them)"
+            them = "it" if len(clauses) == 1 else "them"
+            yield f"{plural(len(clauses), 'clause')} {words[len(clauses) > 1]}: {lacks(clauses)} (-v lists {them})"
 
 
 def not_run(digest: Digest) -> Iterator[str]:
@@ -46,9 +47,9 @@ def in_full(digest: Digest) -> Iterator[str]:
 
 
 def _of_it(outcome: Outcome) -> str:
-    """The reason without the subject's name, where it begins with it."""
-    bare = outcome.reason.removeprefix(f"{outcome.subject} ")
-    return outcome.reason if bare == outcome.reason else f"it {bare}"
+    """The reason with `it` for the subject, where a part of it begins with its name."""
+    return "; ".join(f"it {part.removeprefix(whole)}" if part.startswith(whole := f"{outcome.subject} ") else part
+                     for part in outcome.reason.split("; "))
 
 
 def _which(outcomes: Sequence[Outcome]) -> str:

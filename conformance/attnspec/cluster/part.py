@@ -14,7 +14,7 @@ from attnspec.cluster.messages import Task, TaskResult
 from attnspec.core.errors import AttnspecError
 from attnspec.core.files import write_whole
 from attnspec.record.codec import decode, encode, to_line
-from attnspec.record.events import Event, ItemStarted, RunFinished, RunStarted
+from attnspec.record.events import Event, ItemStarted, RunFinished, RunStarted, SubjectCompiles
 from attnspec.runner.session import Session
 from attnspec.runner.shards import Named
 
@@ -32,7 +32,7 @@ class Lines:
     def handle(self, event: Event) -> None:
         """Keep it."""
         self._began = self._began or (time.monotonic() if isinstance(event, ItemStarted) else 0.0)
-        if not isinstance(event, RunStarted | RunFinished):
+        if not isinstance(event, RunStarted | RunFinished | SubjectCompiles):
             self.lines.append(to_line(event))
 
     def shutdown(self) -> None:

@@ -11,6 +11,9 @@ SECONDS: Mapping[Effort, float] = {Effort.GLANCE: 20.0, Effort.QUICK: 40.0, Effo
                                    Effort.THOROUGH: math.inf}
 """Of processors, that the process of a subject may take for its calls where each new shape is compiled."""
 
+MOST_UNTOLD = 60.0
+"""Seconds of compiling after which whoever waits is told."""
+
 SHARE = 16
 """The part of what is left that one clause may take: those that need a new shape for each call come to a few cases."""
 

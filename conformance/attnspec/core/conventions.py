@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON
 from attnspec.core.made_variants import PROFILE as MADE
@@ -17,7 +17,8 @@ UNDEFINED = "undefined"
 class Convention:
     """A question, its possible answers, the answer a `should` clause recommends, and what each answer means.
 
-    keyword: without which nobody asks.
+    keyword: without which nobody asks.  does: what a function does that gives an answer other than recommended, as a
+    clause.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Convention:
     answers: Mapping[str, str]
     recommended: str
     keyword: str = ""
+    does: Mapping[str, str] = field(default_factory=dict)
 
 
 def unfound(name: str, subject: str) -> str:
@@ -35,6 +37,12 @@ def unfound(name: str, subject: str) -> str:
     others = ", ".join(answer for answer in convention.answers if answer not in {convention.recommended, UNDEFINED})
     return (f"{name} could not be found out: a probe saw none of the known answers. Declare {entry} "
             f"(or {others}); then the subject is judged by what it declares")
+
+
+def describe_answer(name: str, answer: str) -> str:
+    """What a function does that gives an answer: `a row that sees no key gets the mean of all values ('uniform')`."""
+    told = CONVENTIONS[name.partition(".")[0]].does.get(answer)
+    return f"{told} ({answer!r})" if told else f"{name} is {answer!r}"
 
 
 def of_hidden_rows(conventions: Mapping[str, str], keywords: Collection[str]) -> str:
@@ -60,50 +68,77 @@ CONVENTIONS: Mapping[str, Convention] = {
             "zeros": "a row of zeros",
             "uniform": "the mean of all values, those of masked keys included",
             "nan": "not a number",
-            UNDEFINED: "no promise is made"}, "zeros"),
+            UNDEFINED: "no promise is made"}, "zeros", does={
+                "uniform": "a row that sees no key gets the mean of all values",
+                "nan": "a row that sees no key gets NaN",
+                UNDEFINED: "what a row gets that sees no key is not promised"}),
         Convention("causal_alignment", "If T differs from S, along which diagonal do the causal mask and a window "
                    "lie?", {
             "top_left": "query i is at position i and sees keys 0 … i",
             "bottom_right": "query i is at position i + S - T and sees keys 0 … i + S - T",
-            UNDEFINED: "no promise is made"}, "top_left"),
+            UNDEFINED: "no promise is made"}, "top_left", does={
+                "bottom_right": "with the causal flag, the last query sees the last key, whatever T and S are",
+                UNDEFINED: "what the causal flag does where T differs from S is not promised"}),
         Convention("mask_with_causal", "What do a mask and the causal flag do together?", {
             "both": "a key is seen if both allow it",
             "mask": "the flag is ignored",
             "causal": "the mask is ignored",
             "raises": "the call is refused",
-            UNDEFINED: "no promise is made"}, "both"),
+            UNDEFINED: "no promise is made"}, "both", does={
+                "mask": "beside a mask, the causal flag is ignored",
+                "causal": "beside the causal flag, a mask is ignored",
+                "raises": "a mask and the causal flag are refused together",
+                UNDEFINED: "what a mask and the causal flag do together is not promised"}),
         Convention("grouped_heads", "Which key/value head does query head h use when Hkv < H?", {
             "repeat": "head h // (H / Hkv)",
             "tile": "head h % Hkv",
-            UNDEFINED: "no promise is made"}, "repeat"),
+            UNDEFINED: "no promise is made"}, "repeat", does={
+                "tile": "query head h uses key/value head h % Hkv, not h // (H / Hkv)",
+                UNDEFINED: "which key/value head a query head uses is not promised"}),
         Convention("beyond_length", "What does a row hold that lies beyond the number of queries of its batch entry?", {
             "zeros": "zeros",
             "unspecified": "anything: it is not to be read",
-            UNDEFINED: "no promise is made"}, "zeros", "query_lengths"),
+            UNDEFINED: "no promise is made"}, "zeros", "query_lengths", {
+                "unspecified": "a row beyond the number of queries may hold anything",
+                UNDEFINED: "what a row beyond the number of queries holds is not promised"}),
         Convention("lse_base", "To which base is a log-sum-exp taken?", {
             "natural": "the logarithm of the sum is the natural one",
             "two": "it is the logarithm to base two of the same sum",
-            UNDEFINED: "no promise is made"}, "natural", "return_lse"),
+            UNDEFINED: "no promise is made"}, "natural", "return_lse", {
+                "two": "log-sum-exps are logarithms to base two",
+                UNDEFINED: "the base of log-sum-exps is not promised"}),
         Convention("lse_of_hidden_row", "What is the log-sum-exp of a row that sees no key?", {
             "minus_infinity": "-inf, the logarithm of an empty sum",
             "plus_infinity": "+inf",
             "zero": "0",
             "unspecified": "anything: it is not to be read",
-            UNDEFINED: "no promise is made"}, "minus_infinity", "return_lse"),
+            UNDEFINED: "no promise is made"}, "minus_infinity", "return_lse", {
+                "plus_infinity": "the log-sum-exp of a row that sees no key is +inf",
+                "zero": "the log-sum-exp of a row that sees no key is 0",
+                "unspecified": "the log-sum-exp of a row that sees no key may be anything",
+                UNDEFINED: "the log-sum-exp of a row that sees no key is not promised"}),
         Convention("overfull_cache", "What does a decoder do whose cache has no room for a further key?", {
             "refuses": "it raises an exception that says so",
             "forgets_oldest": "the oldest key makes room",
             "unspecified": "anything: nobody is to call it then",
             "grows": "there is always room",
-            UNDEFINED: "no promise is made"}, "refuses", "cache"),
+            UNDEFINED: "no promise is made"}, "refuses", "cache", {
+                "forgets_oldest": "a full cache forgets its oldest key",
+                "unspecified": "a full cache may do anything with a further key",
+                "grows": "a cache is never full",
+                UNDEFINED: "what a full cache does with a further key is not promised"}),
         Convention("used_cache", "May a cache be continued a second time?", {
             "kept": "yes: a call leaves the cache as it was",
             "changed": "no: a call changes the cache that it is handed",
-            UNDEFINED: "no promise is made"}, "kept", "cache"),
+            UNDEFINED: "no promise is made"}, "kept", "cache", {
+                "changed": "a call changes the cache that it is handed, which cannot be continued twice",
+                UNDEFINED: "whether a cache can be continued twice is not promised"}),
         Convention("rotary_pairs", "Which features are a pair that a rotary embedding turns?", {
             "halves": "features i and i + r/2 of the r that are turned",
             "interleaved": "features 2i and 2i+1",
-            UNDEFINED: "no promise is made"}, "halves", POSITIONS),
+            UNDEFINED: "no promise is made"}, "halves", POSITIONS, {
+                "interleaved": "features 2i and 2i+1 are turned together, not i and i + r/2",
+                UNDEFINED: "which features are turned together is not promised"}),
     )
 }
 

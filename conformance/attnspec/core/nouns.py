@@ -15,13 +15,19 @@ class Level(enum.Enum):
 
 
 class DType(enum.Enum):
-    """The number formats under test. The value is the name that NumPy and ml_dtypes know it by."""
+    """The number formats under test. The value is the name that NumPy and ml_dtypes know it by.
+
+    What else a new one needs is in several tables, which nothing compares with this list: docs/where-to-change.md.
+    """
 
     FLOAT64 = "float64"
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
 
+
+HALF_DTYPES = frozenset({DType.FLOAT16, DType.BFLOAT16})
+"""Those of 16 bits."""
 
 OTHER_DTYPE_NAMES: Mapping[str, str] = {
     "double": "float64", "fp64": "float64", "f64": "float64",
@@ -93,8 +99,10 @@ EXCUSED = frozenset({Novelty.UNTRIED, Novelty.DEEPER})
 
 
 class Effort(enum.Enum):
-    """How hard a run looks.
+    """How hard a run looks, from the least to the most: known failures are compared by this order.
 
+    How many cases and sizes that is, is in `problems/size_plan.py`, `trials/trial.py` and the other tables that
+    docs/where-to-change.md lists.
     A glance is for many subjects at once: a few dealt cases of few shapes, and failures are shrunk by a few attempts.
     """
 

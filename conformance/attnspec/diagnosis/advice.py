@@ -136,7 +136,9 @@ def _wrapped(subject: Subject) -> tuple[str, str]:
 def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> str:
     """`under 'precision' of mine/attend (FILE:LINE) write: float16: {…}`, and what of it is there already."""
     place = f" ({subject.entry})" if subject.entry else ""
-    present = [dtype.value for dtype in subject.declaration.precision if key == "precision" and dtype.value in entries]
+    declared = {"precision": subject.declaration.precision,
+                "backward_precision": subject.declaration.backward_precision}.get(key, {})
+    present = [dtype.value for dtype in declared if dtype.value in entries]
     instead = f", in place of its {' and '.join(present)}," if present else ""
     lines = ", ".join(f"{name}: {_yaml(value)}" for name, value in entries.items())
     return f"under {key!r} of {subject.id}{place}{instead} write: {lines}"

@@ -17,11 +17,12 @@ from itertools import takewhile
 import numpy as np
 
 from attnspec.core.errors import ManifestError
+from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.rotary import POSITIONS
 from attnspec.core.targets import is_bare
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
-from attnspec.diagnosis.arithmetic_classes import Wider, Words, classes_for
+from attnspec.diagnosis.arithmetic_classes import Wider, Words, backward_classes_for, classes_for
 from attnspec.diagnosis.failing_case import judged
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import PURSE
@@ -71,6 +72,8 @@ class ArithmeticExplainer:
             self._met.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
             return None
+        if of_backward := self._explain_backward(trial, failing, met, claimed):
+            return of_backward
         every = list(self._wider(trial.evaluator))
         classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
@@ -82,6 +85,32 @@ class ArithmeticExplainer:
                 self._answers.add((trial.evaluator.dtype, wider.cause))
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return self._as_consequence(trial, failing, every) or self._as_marked(trial, failing, claimed, every)
+
+    def _explain_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe],
+                          claimed: int) -> Explanation | None:
+        """The least that a backward pass has to round besides for the clause to hold, and with it all that compare
+        gradients with the definition.
+        """
+        if GRAD not in trial.check.needs:
+            return None
+        subject, dtype = trial.evaluator.subject, trial.evaluator.dtype
+        for wider in backward_classes_for(dtype, subject.declaration.kind):
+            words = {**subject.declaration.backward_precision.get(dtype, {}), **wider.words, "reason": wider.cause}
+            evaluator = trial.evaluator.under_backward(words)
+            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
+            if (_allows_met(under, failing, met, claimed) and self._allows_gradients(wider, evaluator)
+                    and under.hold().failure is None):
+                return None if _fails_in_float32(trial, failing) else _explain_by_words(
+                    subject, "backward_precision", dtype, replace(wider, words=words))
+        return None
+
+    def _allows_gradients(self, wider: Wider, evaluator: Evaluator) -> bool:
+        key = evaluator.dtype, wider.cause
+        if key not in self._tried:
+            of_gradients = (check for check in self.checks().values() if GRAD in check.needs and not check.clause.made
+                            and not any(check.runs.values()) and check.clause.level is Level.MUST)
+            self._tried[key] = all(self._holds(check, evaluator) for check in of_gradients)
+        return self._tried[key]
 
     def _as_consequence(self, trial: Trial, failing: Recipe,
                         classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
@@ -226,10 +255,14 @@ def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None
 
 
 def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
-    words = _words(subject, dtype, wider)
-    precision = _with_own(subject, {dtype.value: words})
-    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, precision), words,
-                       precision)
+    return _explain_by_words(subject, "precision", dtype, replace(wider, words=_words(subject, dtype, wider)))
+
+
+def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: Wider) -> Explanation:
+    """The class as what explains a failure, with the line that declares all its words under a key."""
+    precision = _with_own(subject, key, {dtype.value: wider.words})
+    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, key, precision),
+                       wider.words, precision)
 
 
 def _in_jax(subject: Subject, wider: Wider) -> str:
@@ -238,17 +271,17 @@ def _in_jax(subject: Subject, wider: Wider) -> str:
     return " (JAX: enable x64, or --lift jax)" if is_default else ""
 
 
-def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, Words]:
+def _with_own(subject: Subject, key: str, precision: Mapping[str, Words]) -> Mapping[str, Words]:
     """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
-    said = subject.described.attributes.get("precision", {}) if is_bare(subject.id) and subject.described else {}
+    said = subject.described.attributes.get(key, {}) if is_bare(subject.id) and subject.described else {}
     return {**said, **precision} if isinstance(said, Mapping) else precision
 
 
-def declaration(subject: Subject, precision: Mapping[str, Words]) -> str:
+def declaration(subject: Subject, key: str, precision: Mapping[str, Words]) -> str:
     """The line to paste: below a function of one's own, or into a registered subject's manifest, and where there."""
     if not is_bare(subject.id):
-        return manifest_line(subject, "precision", precision)
-    return f"{subject.id.rpartition(':')[2]}.precision = {_python(_with_own(subject, precision))}"
+        return manifest_line(subject, key, precision)
+    return f"{subject.id.rpartition(':')[2]}.{key} = {_python(_with_own(subject, key, precision))}"
 
 
 def _python(value: object) -> str:

@@ -101,6 +101,21 @@ def _all_in(dtype: str) -> Words:
     return {**_stored_in(dtype, *stored), "weight_roundings": 3, "prescale_roundings": 4}
 
 
+def backward_classes_for(dtype: DType, kind: Kind) -> tuple[Wider, ...]:
+    """What a backward pass may round besides, in words of `backward_precision`, the least first. A wider format has
+    nothing to lose by it.
+    """
+    if not is_half(dtype) or kind is Kind.ROTARY:
+        return ()
+    products = Wider(f"the gradient of its weights is stored in {dtype.value}", "Keep it in float32", {"products": 1})
+    if kind is not Kind.LAYER:
+        return (products,)
+    biases = Wider(f"partial sums of the gradients of its biases are stored in {dtype.value}", "Add them up in float32",
+                   {"partial_biases": 1})
+    return biases, products, Wider(f"{products.cause}, and so are partial sums of those of its biases",
+                                   "Do both in float32", {**products.words, **biases.words})
+
+
 def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[Wider, ...]:
     """The classes that are tried, the likelier first; each is followed by the same with subnormals that become 0."""
     if kind is Kind.ROTARY:

@@ -9,21 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.faults import staged as sound
 from attnspec.faults.decoding import with_cache
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
+from attnspec.faults.log_sum import log_sum_exp
+from attnspec.faults.serving import find_empty_rows
 from attnspec.faults.sound_decoder import concatenating
 from attnspec.faults.sound_packed import by_sequence
 from attnspec.faults.sound_pages import side_by_side
-from attnspec.faults.staged import Attend
+from attnspec.faults.staged import SOUND, Attend, as_computed, computing
 from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
+from attnspec.faults.work import PreparedCall
 from attnspec.numerics.rotary import INTERLEAVED, PAIRS
 from attnspec.problems.problem import Array
 from attnspec.subjects.backward import BackwardPass
@@ -75,20 +80,64 @@ class FaultCandidate:
 
 
 def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str]) -> Subject:
-    """The fault, freshly made, in the place of the subject: under its declaration and with its variants, and with its
-    pairs where no keyword says them.
+    """The fault, freshly made, in the place of the subject: under its declaration and with its variants, with its pairs
+    where no keyword says them, and with its answer to a row that sees no key.
     """
     function = fault.function
     other = fault.other_path() if fault.other_path else function
     if conventions.get(PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
         function = other = partial(function, interleaved=True)
-    fitted = partial(_fitted, fault, subject)
+
+    def fitted(function: Callable[..., Returned]) -> Callable[..., Returned]:
+        return _with_hidden_rows(_fitted(fault, subject, function), conventions)
+
     variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}
     if fault.backward is None or not _may_go_back(subject):
         return replace(subject, callee=InProcess(fitted(function)), variants=variants)
     callee = InProcess(fitted(function), backward=fault.backward())
     return replace(subject, callee=callee, backward=ANY_KEYWORD, variants=variants)
+
+
+def _with_hidden_rows(function: Callable[..., Returned], conventions: Mapping[str, str]) -> Callable[..., Returned]:
+    """The function with rows that see no key as the conventions have them: a fault may hide keys that are seen by the
+    definition. What is wrong about how a fault hides keys stays as wrong as it is.
+    """
+    if not any(conventions.get(name) in _HIDDEN for name in conventions if name.partition(".")[0] == "hidden_row"):
+        return function
+
+    def attend(*inputs: Array, **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
+        """What the function answers to query (B,H,T,D) or (B,T,M), key and value."""
+        given = {name for name, value in keywords.items() if value is not None and value is not False}
+        hide = _HIDDEN.get(of_hidden_rows(conventions, given), sound.hide)
+        with computing(as_computed(replace(SOUND, hide=hide, lse=_lse_of_seen))):
+            return function(*inputs, **keywords)
+    return attend
+
+
+def _level_empty_rows(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are 0, unless there are sinks."""
+    return _fill_empty_rows(sound.hide(logits, work), work, 0.0)
+
+
+def _spoil_empty_rows(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are NaN, unless there are sinks."""
+    return _fill_empty_rows(sound.hide(logits, work), work, np.nan)
+
+
+def _lse_of_seen(joined: Array, work: PreparedCall) -> Array:
+    """The log-sum-exps (B,H,T) of logits and sinks (B,H,T,S+·), -inf where there are none."""
+    return log_sum_exp(_fill_empty_rows(joined, work, -np.inf))
+
+
+def _fill_empty_rows(logits: Array, work: PreparedCall, value: float) -> Array:
+    """Logits (B,H,T,·) with another value in rows without a visible key, unless there are sinks."""
+    return np.where(find_empty_rows(work), value, logits).astype(logits.dtype)
+
+
+_HIDDEN: Mapping[str, Callable[[Array, PreparedCall], Array]] = {
+    "uniform": _level_empty_rows, "nan": _spoil_empty_rows}
+"""By the answer to `hidden_row` that is another than a fault's own, how keys are hidden."""
 
 
 def _may_go_back(subject: Subject) -> bool:

@@ -118,9 +118,9 @@ class Examiner:
 
     def _named_before(self, case: FailingCase) -> tuple[FaultMatch, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
-        return tuple(each for each in self._known.values()
-                     if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault)
-                     and not self._is_too_wide(each.fault, case))
+        return self._sort_matches([each for each in self._known.values()
+                               if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault)
+                               and not self._is_too_wide(each.fault, case)], case)
 
     def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[FaultMatch, ...]:
         """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
@@ -176,17 +176,28 @@ class Examiner:
         return case.explains(fault) and (case.is_large or faring.bears_out(fault, case))
 
     def _likeliest(self, faults: Sequence[Fault], case: FailingCase) -> tuple[FaultMatch, ...]:
-        """Those that the panel contradicts least: they must agree more often than not. The subject's kind is first.
+        """Those that the panel contradicts least: they must agree more often than not.
 
         Of these, none that fails at sizes at which the subject holds, and none that breaks a clause which it holds.
         """
-        faring, kind = self._faring(case), case.bar.subject.declaration.kind
+        faring = self._faring(case)
         tried = [faring.beside(fault, case) for fault in faults]
-        ranked = sorted(tried, key=lambda each: (each.missed, -each.agreed, each.fault.kind is not kind))
-        best = {each.fault.name: each for each in ranked if each.missed == ranked[0].missed
+        least = min((each.missed for each in tried), default=0)
+        best = {each.fault.name: each for each in tried if each.missed == least
                 and 2 * each.agreed > each.tried and not self._is_too_wide(each.fault, case)}
         left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._anew(case.trial))
-        return tuple(best[fault.name] for fault in left[:NAMED])
+        matches = [replace(best[name], unbroken=unbroken) for name, unbroken in left.items()]
+        return self._sort_matches(matches, case)[:NAMED]
+
+    def _sort_matches(self, matches: Sequence[FaultMatch], case: FailingCase) -> tuple[FaultMatch, ...]:
+        """The likeliest first: what breaks all that the subject violates, agrees most often, is of the subject's kind,
+        and is nearest to what the failing clause is about.
+        """
+        declared, matrix = case.bar.subject.declaration, self.witnesses.matrix
+        forced = frozenset({"causal"} if declared.limits.causal_only else ())  # in every case, needed or not
+        return tuple(sorted(matches, key=lambda each: (
+            each.unbroken, -each.agreed, each.fault.kind is not declared.kind,
+            matrix.measure_remoteness(each.fault, case.trial.check, case.recipe.features - forced))))
 
     def _is_too_wide(self, fault: Fault, case: FailingCase) -> bool:
         """Whether it fails at sizes at which the subject holds, be it under another clause: then it is another."""

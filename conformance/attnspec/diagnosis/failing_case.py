@@ -78,8 +78,8 @@ class FailingCase:
 
     @property
     def _is_explained_without_mistake(self) -> bool:
-        """Whether attention without a mistake would be named as well, since answers are not compared where the subject
-        fails: a row that sees no key has no definition.
+        """Whether attention without a mistake, but for its answer to a row that sees no key, would be named as well:
+        such a row has no definition, so that answers are not compared there.
         """
         if self.bar.subject.declaration.kind is Kind.ROTARY:
             return False
@@ -107,7 +107,7 @@ class FailingCase:
     def _candidate(self, fault: Fault) -> FaultCandidate:
         if fault.name not in self._candidates:
             calls = [(step.problem, step.variant) for step in self.log]
-            self._candidates[fault.name] = FaultCandidate(fault, self.bar, calls)
+            self._candidates[fault.name] = FaultCandidate(fault, self._choose_bar(fault), calls)
         return self._candidates[fault.name]
 
     def _is_alike(self, candidate: FaultCandidate, index: int) -> bool:
@@ -134,8 +134,16 @@ class FailingCase:
         return self._too_wide[fault.name]
 
     def _in_its_place(self, fault: Fault) -> Evaluator:
-        candidate = as_candidate(fault, self.bar.subject, self.bar.conventions)
+        candidate = as_candidate(fault, self.bar.subject, self._choose_bar(fault).conventions)
         return LoggingEvaluator(candidate, self.trial.evaluator, [])
+
+    def _choose_bar(self, fault: Fault) -> Bar:
+        """The bar at which a fault stands in the subject's place; without a mistake, rows that see no key are zeros."""
+        if fault is not NO_MISTAKE:
+            return self.bar
+        others = {name: answer for name, answer in self.bar.conventions.items()
+                  if name.partition(".")[0] != "hidden_row"}
+        return replace(self.bar, conventions=others)
 
     def _fails(self, candidate: Evaluator, recipe: Recipe) -> bool:
         return judged(self.trial, candidate, recipe).failure is not None

@@ -22,11 +22,15 @@ PATIENCE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FaultMatch:
-    """How well a fault matches the subject: on the calls where either is wrong, how often they agree."""
+    """How well a fault matches the subject: on the calls where either is wrong, how often they agree.
+
+    unbroken: how many clauses that were asked about it, and that the subject violates, it leaves whole.
+    """
 
     fault: Fault
     agreed: int
     tried: int
+    unbroken: int = 0
 
     @property
     def missed(self) -> int:

@@ -4,7 +4,6 @@ it returns is never an output.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,9 +20,6 @@ from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import PLAIN, Case, case_of
 from attnspec.subjects.refusals import begin
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
-
-_RETURNED = re.compile(r"The subject returned (?P<what>(?:(?!of shape).)+?) where the output should be")
-"""How it is said of an answer that is no array."""
 
 _IN_WORDS = {"G > 1": "Hkv < H"}
 """Conditions that people write otherwise."""
@@ -55,14 +51,14 @@ class RaisingExplainer:
                 self._explained[key] = None
         return self._explained[key]
 
-    def explain_return(self, sentence: str) -> Explanation | None:
-        """The cause `every call returns a tuple of 2, and no array`; None where a plain problem is answered, or where
-        something else is said of the answer.
+    def explain_return(self, no_array: str) -> Explanation | None:
+        """The cause `every call returns a tuple of 2, and no array`; None where a plain problem is answered.
+
+        no_array: what came back in place of the output (`UnusableAnswer.no_array`).
         """
-        returned = _RETURNED.match(sentence)
-        if returned is None or self.subject.declaration.kind is not Kind.ATTENTION:
+        if self.subject.declaration.kind is not Kind.ATTENTION:
             return None
-        cause = f"every call returns {returned['what']}, and no array"
+        cause = f"every call returns {no_array}, and no array"
         if cause not in self._everywhere:
             if any(map(self._returns_output, self.subject.declaration.dtypes)):
                 return None

@@ -56,6 +56,19 @@ class Matrix:
             self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
         return self._needs[name]
 
+    def measure_remoteness(self, fault: Fault, check: Check, given: frozenset[str]) -> tuple[int, int]:
+        """How far a fault is from what a clause is about that fails with these keywords given.
+
+        First comes what the clause names as an example, then what it convicts: but a clause that puts every keyword
+        beside every other is about none. Of these, what needs most of the keywords that were given: a case is shrunk,
+        so that it would have been left without those that it does not need.
+        """
+        name, clause = _base(fault), check.clause
+        convicted = self.refutations().convictions.get(clause.id, {})
+        nearest = 0 if name in clause.refuted_by else 1 if name in convicted else 2
+        is_of_one_thing = check.domain.kind != "features"
+        return nearest if is_of_one_thing else 0, len(given - _GIVEN_ANYHOW - self.needs(fault))
+
     def may_convict(self, clause: str, fault: Fault) -> bool:
         """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True of a clause that is
         none of the law's.
@@ -72,12 +85,12 @@ class Witnesses:
     seed: int = 0
     _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
-    def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> list[Fault]:
-        """Those that break no clause which the subject holds; in front those that break what it violates, too."""
+    def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> Mapping[str, int]:
+        """Those that break no clause which the subject holds: by name, how many that it violates each leaves whole."""
         left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
         for check in self._telling(left, trial):
             fared = self._of_subject(check, trial, subject)
-            if not fared.cases or (check.clause.id == trial.check.clause.id):
+            if not fared.cases:
                 continue
             for fault in list(left):
                 candidate = as_candidate(fault, subject, trial.evaluator.conventions)
@@ -85,18 +98,22 @@ class Witnesses:
                 if breaks and fared.failure is None:
                     left.remove(fault)
                 missed[fault.name] += not breaks and fared.failure is not None
-        return sorted(left, key=lambda fault: missed[fault.name])
+        return {fault.name: missed[fault.name] for fault in left}
 
     def _telling(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
-        """The clauses for the subject that convict some of the suspects, and first those that convict half of them."""
+        """The clauses for the subject that convict some of the suspects, and first those that convict half of them; one
+        of those that convict the same ones before a second.
+        """
         dtype, checks = trial.evaluator.dtype, self.matrix.checks()
-        often = {clause: sum(dtype in faults.get(_base(fault), ()) for fault in suspects)
-                 for clause, faults in self.matrix.refutations().convictions.items() if clause in checks}
-        useful = [clause for clause, number in often.items() if number
-                  and (number < len(suspects) or len(suspects) == 1) and not checks[clause].lacking(
-                      trial.evaluator.subject)]
-        ranked = sorted(useful, key=lambda clause: abs(2 * often[clause] - len(suspects)))
-        yield from (checks[clause] for clause in ranked[:ASKED])
+        convicted = {clause: frozenset(fault.name for fault in suspects if dtype in faults.get(_base(fault), ()))
+                     for clause, faults in self.matrix.refutations().convictions.items() if clause in checks}
+        useful = [clause for clause, those in convicted.items() if those
+                  and (len(those) < len(suspects) or len(suspects) == 1) and clause != trial.check.clause.id
+                  and not checks[clause].lacking(trial.evaluator.subject)]
+        ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
+        each_once = {convicted[clause]: clause for clause in reversed(ranked)}.values()
+        in_turn = sorted(ranked, key=lambda clause: clause not in each_once)
+        yield from (checks[clause] for clause in in_turn[:ASKED])
 
     def _of_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
         place = check.clause.id, trial.evaluator.dtype

@@ -170,6 +170,10 @@ class Engine:
             self.plan.lift == "jax" or "jax" in imports_of(target))
         return is_compiled and is_hurried(self.plan)
 
+    def seconds_compiling(self, target: str) -> float:
+        """What a compiler has taken so far for a subject, by the clock. Loads nothing."""
+        return self._subject_runs[target].seconds_compiling if target in self._subject_runs else 0.0
+
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.narrowing or not is_fault(target):

@@ -59,11 +59,11 @@ class Explainer:
         except Exception:  # a help: without it, the case is looked into as the first one was
             return False
 
-    def explained(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None = None,
+    def explained(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated | None = None,
                   first: Recipe | None = None, held: Sequence[Recipe] = ()) -> Evidence:
         """The evidence with where it fails, what it is like and what to do.
 
-        raised: what was raised, if anything was.  first: the case that failed, as it was met.  held: the cases that may
+        ended: how the case failed.  first: the case that failed, as it was met.  held: the cases that may
         speak against it. What a known fault explains begins where that was seen to begin, or no one looks where.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
@@ -72,7 +72,7 @@ class Explainer:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             found = of_no_answer(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
-        if why := self._explained_by_its_ending(trial, evidence, raised):
+        if why := self._explained_by_its_ending(trial, evidence, ended):
             return replace(evidence, explained=why)
         is_known = not trial.is_glance and bool(evidence.measured) and self.knows(trial, Recipe.parse(evidence.recipe))
         place = borne_out(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
@@ -92,12 +92,12 @@ class Explainer:
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
 
     def _explained_by_its_ending(self, trial: Trial, evidence: Evidence,
-                                 raised: SubjectRaised | None) -> Explanation | None:
+                                 ended: SubjectRaised | Violated | None) -> Explanation | None:
         """What is said of a call that raises, or returns what is never an output."""
-        if raised is None:
-            return self._raising.explain_return(evidence.sentence)
-        is_of_lift = missing_lift(self._subject, evidence.sentence)
-        return None if is_of_lift else self._raising.explain(raised, trial.evaluator.dtype)
+        if isinstance(ended, SubjectRaised):
+            is_of_lift = missing_lift(self._subject, evidence.sentence)
+            return None if is_of_lift else self._raising.explain(ended, trial.evaluator.dtype)
+        return self._raising.explain_return(ended.no_array) if ended and ended.no_array else None
 
     def _diagnosed(self, trial: Trial, evidence: Evidence, place: FailurePlace, first: Recipe | None, *,
                    is_known: bool) -> Evidence:

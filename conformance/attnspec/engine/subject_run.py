@@ -42,7 +42,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Failure, Tally
+from attnspec.trials.judging import Failure, Tally, Violated
 from attnspec.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -133,6 +133,12 @@ class SubjectRun:
         if compiling and compiling.is_spent and not self._known(check, dtype):
             return self._outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.of_a_shape))
         return None
+
+    @property
+    def seconds_compiling(self) -> float:
+        """What a compiler has taken so far, by the clock."""
+        incidents = incidents_of(self.subject)
+        return incidents.times.compiling if incidents else 0.0
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
         """The outcome; what went wrong outside of trials fails the first clause that has to hold and did."""
@@ -278,8 +284,7 @@ class SubjectRun:
             verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            raised = failure if isinstance(failure, SubjectRaised) else None
-            evidence = self._diagnosed(trial, evidence, raised, tally.first, self._cases_that_hold(trial))
+            evidence = self._diagnosed(trial, evidence, failure, tally.first, self._cases_that_hold(trial))
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
@@ -300,9 +305,10 @@ class SubjectRun:
         return check.clause.level is not Level.MUST and raised.asked is not None and bool(
             refusal_words(raised, raised.asked, home=self.subject.home))
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence, raised: SubjectRaised | None, first: Recipe | None,
+    def _diagnosed(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated, first: Recipe | None,
                    held: Sequence[Recipe]) -> Evidence:
-        """The evidence with what it is like. first: the case that failed, as it was met.  held: cases that held.
+        """The evidence with what it is like. ended: how the case failed.  first: the case that failed, as it was met.
+        held: cases that held.
 
         A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
         some diagnosed, these alone are looked into.
@@ -312,7 +318,7 @@ class SubjectRun:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         with asking(self.subject, Asking.CAUSES):
-            return self._explainer.explained(trial, evidence, raised, first, held)
+            return self._explainer.explained(trial, evidence, ended, first, held)
 
     @property
     def _small(self) -> tuple[Sizes, ...]:

@@ -57,6 +57,12 @@ def join(logits: Array, work: PreparedCall) -> Array:
     return logits if work.sinks is None else with_column(logits, work.sinks)
 
 
+def find_empty_rows(work: PreparedCall) -> Array:
+    """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no sink either."""
+    is_empty = np.logical_not(np.any(work.visible, axis=-1, keepdims=True))
+    return np.asarray(is_empty & (work.sinks is None))
+
+
 def clear(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
     if work.query_lengths is None:

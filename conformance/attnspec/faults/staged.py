@@ -195,7 +195,7 @@ def computing(stages: Stages) -> Iterator[None]:
         _INSTEAD.reset(token)
 
 
-def _as_computed(stages: Stages) -> Stages:
+def as_computed(stages: Stages) -> Stages:
     """What is sound among the stages becomes what is computed instead; what is wrong stays as wrong as it is."""
     instead = _INSTEAD.get()
     if instead is SOUND:
@@ -207,7 +207,7 @@ def _as_computed(stages: Stages) -> Stages:
 
 def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
     """Run the stages: output (B,H,T,Dv), with weights (B,H,T,S), a log-sum-exp (B,H,T), or both if asked for."""
-    io, stages = call.query.dtype, _as_computed(stages)
+    io, stages = call.query.dtype, as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = prepare(call, stages)
         logits = stages.cap(stages.logits(work, stages.scale(work)), work)

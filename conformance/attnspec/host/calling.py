@@ -63,9 +63,9 @@ class Ended(NamedTuple):
 
 
 class _Unusable(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    def __init__(self, named: str, name: str, at: int, reading: str = "") -> None:
+    def __init__(self, named: str, name: str, at: int, reading: str = "", *, is_array: bool = False) -> None:
         super().__init__(named)
-        self.told = {"named": named, "name": name, "at": at, "reading": reading}
+        self.told = {"named": named, "name": name, "at": at, "reading": reading, "is_array": is_array}
 
 
 def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[BaseException], ...] = (BaseException,),
@@ -223,7 +223,7 @@ def _entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries
     except BaseException as cause:
         raise _Unusable(named(value), name, at, summary(cause)) from None
     if entries.dtype not in READABLE or entries.array.shape != tuple(shape):
-        raise _Unusable(named(value, entries), name, at)
+        raise _Unusable(named(value, entries), name, at, is_array=True)
     return entries
 
 

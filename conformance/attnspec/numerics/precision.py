@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.errors import ManifestError, quoted
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import HALF_DTYPES, DType
 from attnspec.problems.problem import numpy_dtype
 
 
@@ -47,7 +47,7 @@ def unit(dtype: DType) -> Unit:
 
 def is_half(dtype: DType) -> bool:
     """Whether the format has 16 bits."""
-    return dtype in (DType.FLOAT16, DType.BFLOAT16)
+    return dtype in HALF_DTYPES
 
 
 @dataclass(frozen=True, slots=True)

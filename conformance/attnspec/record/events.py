@@ -108,6 +108,14 @@ class RunFinished:
     interrupted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SubjectCompiles:
+    """Compiling has taken so many seconds of a subject's calls. It is for whoever waits: no record keeps it."""
+
+    subject: str
+    seconds: float
+
+
 Done = ItemFinished | SubjectPut | BlockJudged | SubjectProbed | KernelRanked
 """How a job of a run ends."""
 
@@ -124,7 +132,7 @@ def key_of(event: Done) -> Key:
     return event.subject, event.part, event.dtype.value
 
 
-Event = RunStarted | SubjectKnown | ItemStarted | Done | RunFinished
+Event = RunStarted | SubjectKnown | ItemStarted | Done | RunFinished | SubjectCompiles
 
 
 class Handler(Protocol):

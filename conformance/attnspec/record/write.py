@@ -25,6 +25,7 @@ from attnspec.record.events import (
     ItemStarted,
     RunFinished,
     RunStarted,
+    SubjectCompiles,
     SubjectKnown,
     key_of,
 )
@@ -83,6 +84,8 @@ class RecordWriter:
 
     def handle(self, event: Event) -> None:
         """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
+        if isinstance(event, SubjectCompiles):
+            return
         if self._problem is None and not (self._mode is WriteMode.GO_ON and isinstance(event, RunStarted)):
             self._append(f"{to_line(event)}\n".encode())
 
@@ -122,6 +125,8 @@ class StreamWriter:
 
     def handle(self, event: Event) -> None:
         """Write one line."""
+        if isinstance(event, SubjectCompiles):
+            return
         self._stream.write(f"{to_line(event)}\n")
         self._stream.flush()
 

@@ -9,12 +9,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
-from attnspec.core.nouns import FAILURES, Verdict
+from attnspec.core.nouns import FAILURES, HALF_DTYPES, Verdict
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.record.contradictions import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import WEIGHT
+from attnspec.report.figures import WEIGHT, counted
 from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import (
     CONSEQUENCES,
@@ -59,10 +60,10 @@ _THEMES: Mapping[str, str] = {
 def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
-    A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which is
-    the likeliest more often. What no fault is like joins those that begin at the same sizes, and those that are like a
-    fault of the stage which its read-outs blame; and what nothing explains joins the first if its case lies where that
-    is seen to fail.
+    A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which
+    explains what fewest others do, then that which is the likeliest more often. What no fault is like joins those that
+    begin at the same sizes, and those that are like a fault of the stage which its read-outs blame; and what nothing
+    explains joins the first if its case lies where that is seen to fail.
     """
     found, left = [], [(failure, _causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
@@ -77,11 +78,22 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
 
 def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
     """What an arithmetic explains comes last: it may be a choice, and what stands beside it is none. Before it, a bug
-    that shows at a dtype at which no arithmetic explains anything.
+    that shows at a dtype at which no arithmetic explains anything. What is but seen to fail at some sizes, and in half
+    precision alone, may be rounding, too.
     """
     rounding = {failure.dtype for group in groups if _is_arithmetic(group) for failure in group.failures}
     return sorted(groups, key=lambda group: (
-        _is_arithmetic(group), not rounding or {each.dtype for each in group.failures} <= rounding))
+        _is_arithmetic(group), group.cause is not None and is_place(group.cause) and all(map(_is_half, group.failures)),
+        not rounding or {each.dtype for each in group.failures} <= rounding))
+
+
+def is_place(cause: LikelyCause) -> bool:
+    """Whether a cause says no more than at which sizes answers are wrong: everybody who looks sees that."""
+    return not cause.fault and not cause.advice and cause.says.startswith(_SEEN_TO_FAIL)
+
+
+def _is_half(failure: Outcome) -> bool:
+    return failure.dtype in HALF_DTYPES
 
 
 def _is_arithmetic(group: Explained) -> bool:
@@ -154,34 +166,40 @@ def unexplained(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
     return _unexplained(explanations(failures))
 
 
-def likely_words(failures: Sequence[Outcome]) -> str:
+def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     """`Likely one bug: each query sees one later key (`causal_off_by_one`, explains 19 of 19)`; empty where none is
-    likely.
+    likely. is_sought: whether causes were looked for; if not, `It fails at S = 5 (2 of 3 failures)` is what is seen.
     """
     groups = explanations(failures)
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
+    if not is_sought and is_place(found.cause):
+        return f"It {found.cause.says} ({len(found.failures)} of {counted(len(failures), 'failure')})"
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
     return f"{_line_of(found, found.cause, groups)} ({share})"
 
 
-def likely_without_share(groups: Sequence[Explained]) -> str:
+def likely_without_share(groups: Sequence[Explained], *, is_sought: bool = True) -> str:
     """The same of failures that are explained already, without how many it explains: there, clauses are counted."""
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
+    if not is_sought and is_place(found.cause):
+        return f"It {found.cause.says}"
     name = f" ({found.cause.name})" if found.cause.fault else ""
     return f"{_line_of(found, found.cause, groups)}{name}"
 
 
-def likely_in_short(failures: Sequence[Outcome]) -> str:
+def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely. Where there are several bugs, it says so."""
     groups = explanations(failures)
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
+    if not is_sought and is_place(found.cause):
+        return f"It {found.cause.says}, {len(found.failures)} of {len(failures)}"
     is_told = len(groups) > 1 or found.cause.is_choice
     begin = _begin(found, found.cause, groups) if is_told else _how_sure(found)
     where = f" where {found.cause.where}" if found.cause.where else ""
@@ -229,8 +247,8 @@ def _how_many(groups: Sequence[Explained], noun: str) -> str:
 
 
 def _clearest_first(group: Explained) -> Explained:
-    """What is strictest first, of these what is like the fault that is the cause, then numbers before NaN, the cause's
-    own theme, and its definition before consequences.
+    """What is strictest first, of these what is like the fault that is the cause, then wide dtypes before half ones,
+    numbers before NaN, the cause's own theme, and its definition before consequences.
 
     Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
     """
@@ -249,10 +267,13 @@ def _themed(cause: LikelyCause) -> str:
 
 
 def unclear(failure: Outcome, cause: str = "") -> tuple[float, ...]:
-    """A key to sort by: the clause that says clearest what is wrong comes first. cause: what is likely behind it."""
+    """A key to sort by: the clause that says clearest what is wrong comes first, that is at a dtype of which nobody
+    asks whether it is rounding. cause: what is likely behind it.
+    """
     theme, _, name = failure.clause.partition(".")
     is_of_another = theme.removesuffix("ing") not in cause
-    return (WEIGHT[failure.level], is_endless(failure), is_of_another, name != _DEFINITION, theme in CONSEQUENCES)
+    return (WEIGHT[failure.level], _is_half(failure), is_endless(failure), is_of_another, name != _DEFINITION,
+            theme in CONSEQUENCES)
 
 
 def is_endless(failure: Outcome) -> bool:
@@ -289,7 +310,8 @@ def together(explained: Sequence[Explanation]) -> str:
 def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:
     often = Counter(cause for causes in every for cause in causes)
     first = Counter(causes[0] for causes in every if causes)
-    return max(often, key=lambda cause: (often[cause], first[cause], bool(cause.advice)), default=None)
+    rare = {cause: sum(Fraction(1, len(causes)) for causes in every if cause in causes) for cause in often}
+    return max(often, key=lambda cause: (often[cause], rare[cause], first[cause], bool(cause.advice)), default=None)
 
 
 _NUMBER = re.compile(r"\b\d+")  # not that of a name, such as float16

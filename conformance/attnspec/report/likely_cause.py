@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from attnspec.core.gradient_keywords import PROFILE as GRADIENTS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
@@ -124,10 +125,11 @@ def _merged(pile: Sequence[Explained]) -> Explained:
 def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
     """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none: but
     where most failures bear the fault out, the other is one at which all answers round to nothing. A read-out that
-    blames a stage says as much as a fault of it.
+    blames a stage says as much as a fault of it; of gradients, a fault of the forward pass has none to compare.
     """
     fault = named.cause.fault if named.cause else ""
-    looked_for = [each.evidence for group in pile if group is not named for each in group.failures
+    others = [group for group in pile if group is not named and not _shows_in_gradients(named, group)]
+    looked_for = [each.evidence for group in others for each in group.failures
                   if each.evidence and each.evidence.located and not stage(each.evidence.located)]
     is_spoken_against = any(fault not in {like.fault for like in each.like} for each in looked_for)
     return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
@@ -175,7 +177,8 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
     cause, beside = one.cause, other.cause
     if cause is None or beside is None:
         return False
-    if any(is_behind(one, other) or is_behind(other, one) for is_behind in (_follows, _needs_keyword, _shows_in)):
+    followings = (_follows, _needs_keyword, _shows_in, _shows_in_gradients)
+    if any(is_behind(one, other) or is_behind(other, one) for is_behind in followings):
         return True
     if cause.fault and beside.fault:
         return cause.fault == beside.fault
@@ -194,6 +197,17 @@ def _shows_in(named: Explained, other: Explained) -> bool:
         return False
     is_of_logits = not other.cause.fault and other.cause.says.startswith(f"{MAGNITUDE}logit ")
     return is_of_logits or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures)))
+
+
+def _shows_in_gradients(named: Explained, other: Explained) -> bool:
+    """Whether a fault of a keyword is what gradients show that are wrong where that keyword is given: what the forward
+    pass gets wrong, its gradients do.
+    """
+    if not named.cause or not other.cause or other.cause.fault or not _is_of_a_keyword(named.cause):
+        return False
+    needed = [needed_keywords(each.evidence.located) if each.evidence else [] for each in other.failures]
+    return all(named.cause.stage in each for each in needed) and all(
+        each.clause.startswith(f"{GRADIENTS}.") for each in other.failures)
 
 
 def _is_of_the_softmax(group: Explained) -> bool:

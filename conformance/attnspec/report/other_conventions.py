@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+from attnspec.core.conventions import describe_answer
 from attnspec.record.outcome import Outcome, SubjectCard
+
+_ANSWER = re.compile(r"(?P<name>[\w.]+) is '(?P<answer>\w+)'")
+"""How a clause on a convention says what it found."""
 
 UNSPECIFIED = "unspecified"
 """The answer of a convention by which anything may come."""
@@ -20,12 +25,11 @@ def is_other_convention(outcome: Outcome) -> bool:
 
 
 def other_conventions(outcomes: Iterable[Outcome], card: SubjectCard | None) -> tuple[str, ...]:
-    """`grouped_heads 'tile'`: the conventions of one subject that are others than recommended, sorted; and those by
-    which, as a probe found, it promises nothing: `beyond_length 'unspecified'` is what a keyword that is ignored looks
-    like.
+    """What one subject does by conventions that are others than recommended, as clauses, by the names of these; and by
+    those of which a probe found that it promises nothing: that is what a keyword that is ignored looks like.
     """
-    found = (outcome.evidence for outcome in outcomes if is_other_convention(outcome))
-    sentences = {evidence.sentence.partition(";")[0] for evidence in found if evidence}
-    others = {sentence.removesuffix(", as declared").replace(" is ", " ", 1) for sentence in sentences}
-    probed = card.probed.items() if card else ()
-    return tuple(sorted(others | {f"{name} {answer!r}" for name, answer in probed if answer == UNSPECIFIED}))
+    found = (_ANSWER.match(outcome.evidence.sentence) for outcome in outcomes
+             if outcome.evidence and is_other_convention(outcome))
+    others = {(each["name"], each["answer"]) for each in found if each}
+    probed = {each for each in card.probed.items() if each[1] == UNSPECIFIED} if card else set()
+    return tuple(describe_answer(*each) for each in sorted(others | probed))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.core.nouns import FAILURES, Level, Verdict
+from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import explanations, likely_without_share
@@ -41,7 +41,7 @@ class SubjectStanding:
 
     cause: what is likely behind most of its failures, as the console says it.  begins: where the clearest of them
     begins, unless the cause says so.  refused: what it refuses, by name.  conventions: those that are others than
-    recommended, with their answers.
+    recommended, as what it does.
     """
 
     subject: JudgedSubject
@@ -102,7 +102,8 @@ def _standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Subjec
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
     groups = explanations(failures)
-    cause = likely_without_share(groups)
+    efforts = {run.record.header.effort for run in joined.runs if run.letter in subject.runs}
+    cause = likely_without_share(groups, is_sought=efforts != {Effort.GLANCE.value})
     return SubjectStanding(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict),
                            _shares(outcomes), len(flat), cause, _beginning(groups, cause),
                            tuple(refused_by(subject.card, flat)),
@@ -202,9 +203,9 @@ def _title(joined: Joined, standings: Sequence[SubjectStanding], *, is_whole: bo
         return "The run was interrupted", "idle"
     if len(standings) == 1:
         [only] = standings
-        others = f", with {', '.join(only.conventions)}" if only.conventions and only.css == "good" else ""
+        others = "".join(f"; {each}" for each in only.conventions) if only.css == "good" else ""
         refused = f"; refuses {', '.join(only.refused)}" if only.refused else ""
-        return f"{only.subject.label} {only.word}{others}{refused}", only.css
+        return f"{only.subject.label} {only.word}{refused}{others}", only.css
     return f"{_share_that_conforms(standings)}{but_for(joined.outcomes.values())}", _worst_css(standings)
 
 

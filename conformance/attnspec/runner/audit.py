@@ -58,6 +58,10 @@ class AuditJobs:
         """Have each failure of a trial told as it is found."""
         self._trials.tell_failures(tell)
 
+    def seconds_compiling(self, target: str) -> float:
+        """The engine's."""
+        return self._trials.seconds_compiling(target)
+
     def lost(self, job: Item | Probing, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
         return self._probes.lost(job, loss) if isinstance(job, Probing) else self._trials.lost(job, loss)

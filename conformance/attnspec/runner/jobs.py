@@ -63,6 +63,14 @@ class TellsFailures(Protocol):
         """Have each failure told as it is found."""
 
 
+@runtime_checkable
+class CountsCompiling(Protocol):
+    """A source whose subjects may compile for minutes."""
+
+    def seconds_compiling(self, target: str) -> float:
+        """What a compiler has taken so far for a subject, by the clock."""
+
+
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
     """The source of jobs "module:Class", for this plan. Raises AttnspecError where the spec or the plan is bad."""
     look_in(plan.surroundings({}))

@@ -40,6 +40,9 @@ class Judge(Protocol):
     def hurries(self, target: str) -> bool:
         """Whether a target is known to compile for each shape, and has little time for that."""
 
+    def seconds_compiling(self, target: str) -> float:
+        """What a compiler has taken so far for a subject, by the clock."""
+
     def fetch(self, target: str) -> None:
         """Load what the target names. Raises AttnspecError where it cannot be had."""
 

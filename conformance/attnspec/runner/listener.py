@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnspec.core.compiling import MOST_UNTOLD
 from attnspec.core.nouns import Verdict
 from attnspec.core.plan import Job, JobFailure, Plan
 from attnspec.record.codec import decode, from_line
-from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectKnown, key_of
+from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectCompiles, SubjectKnown, key_of
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import JobSource
 from attnspec.runner.traces import end_workers, failures, last_words
@@ -38,6 +39,7 @@ class Listener:
         self._by_id = {item.id: item for item in items}
         self._by_key = {(item.target, item.part, item.dtype): item for item in items}
         self._cards: dict[str, SubjectCard] = {}
+        self._compiling: dict[str, float] = {}  # by subject, in seconds
         self._traces = Path()
         self._deaths = 0
         self._died: list[Job] = []
@@ -60,6 +62,7 @@ class Listener:
         elif report.when == "call" and "attnspec" in properties:
             self._know(properties)
             self._finish(item, _done(str(properties["attnspec"])))
+            self._count_compiling(item.target, float(str(properties.get("attnspec-compiling", 0.0))))
             if report.failed:  # after the verdict, with the subject's card
                 self._defect(report.longreprtext)
         elif report.failed:
@@ -138,6 +141,13 @@ class Listener:
         if "attnspec-card" not in properties:
             return
         self._introduce(decode(SubjectCard, json.loads(str(properties["attnspec-card"]))))
+
+    def _count_compiling(self, subject: str, seconds: float) -> None:
+        """Tell once of a subject that has compiled for a minute, in all workers."""
+        before = self._compiling.get(subject, 0.0)
+        self._compiling[subject] = before + seconds
+        if before < MOST_UNTOLD <= before + seconds:
+            self._emit(SubjectCompiles(subject, before + seconds))
 
     def _introduce(self, card: SubjectCard) -> None:
         if self._cards.get(card.id) != card:

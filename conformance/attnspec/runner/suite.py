@@ -19,14 +19,16 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.jobs import JobSource
+from attnspec.runner.jobs import CountsCompiling, JobSource
 
 SUITE = Path(__file__)
 """The file that is handed to pytest."""
 
 
 class JobItem(pytest.Item):
-    """A job. Its end and the subject's card, where that has changed, travel home in `user_properties`."""
+    """A job. Its end, the subject's card, where that has changed, and what a compiler has taken travel home in
+    `user_properties`.
+    """
 
     def __init__(self, *, job: Job, jobs: Jobs, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
         super().__init__(**of_pytest)
@@ -36,6 +38,8 @@ class JobItem(pytest.Item):
         """Carry out the job."""
         self.user_properties.append(("attnspec", to_line(self._jobs.source.carry_out(self._job))))
         _settle()
+        if seconds := self._jobs.newly_compiling(self._job.target):
+            self.user_properties.append(("attnspec-compiling", f"{seconds:.1f}"))
         if card := self._jobs.new_card(self._job.target):
             self.user_properties.append(("attnspec-card", json.dumps(encode(card))))
 
@@ -51,6 +55,7 @@ class Jobs(pytest.File):
         super().__init__(**of_pytest)
         self.source = source
         self._sent: dict[str, SubjectCard | None] = {}  # the card of each subject, as this worker last reported it
+        self._compiling: dict[str, float] = {}  # likewise
 
     def collect(self) -> Iterator[JobItem]:
         """One item a job, named by the job's id."""
@@ -58,6 +63,14 @@ class Jobs(pytest.File):
         for job in self.source.items():
             if not only or job.id in only:
                 yield JobItem.from_parent(self, name=f"job[{job.id}]", job=job, jobs=self)
+
+    def newly_compiling(self, target: str) -> float:
+        """Seconds that a compiler has taken for the subject since this was last asked."""
+        if not isinstance(self.source, CountsCompiling):
+            return 0.0
+        before, seconds = self._compiling.get(target, 0.0), self.source.seconds_compiling(target)
+        self._compiling[target] = seconds
+        return max(0.0, seconds - before)
 
     def new_card(self, target: str) -> SubjectCard | None:
         """The subject's card; None if it has been reported, or the subject cannot be had: its outcomes say why."""

@@ -85,6 +85,10 @@ class TrialJobs:
 
         self.judge.tell = pass_on
 
+    def seconds_compiling(self, target: str) -> float:
+        """The engine's."""
+        return self.judge.seconds_compiling(target)
+
     def lost(self, job: Item, loss: JobFailure) -> ItemFinished:
         """The outcome of an item that came to nothing; a death is evidence."""
         level = clause_of(self.spec, job.clause).level

@@ -93,11 +93,15 @@ class SubjectDied(Exception):  # noqa: N818  (named for what happened; it is no 
 
 
 class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    """What came back is no floating-point array of the right shape. `sentence` says what it is and what is expected."""
+    """What came back is no floating-point array of the right shape. `sentence` says what it is and what is expected.
 
-    def __init__(self, sentence: str) -> None:
+    no_array: what stands where the output is due ("a tuple of 2"), if that is no array at all.
+    """
+
+    def __init__(self, sentence: str, no_array: str = "") -> None:
         super().__init__(sentence)
         self.sentence = sentence
+        self.no_array = no_array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,7 +240,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.told["name"] == NOT_MADE:
             raise FormNotMade(portable(str(ended.told["named"])))
-        raise UnusableAnswer(_unusable(ended.told, call))
+        raise UnusableAnswer(_unusable(ended.told, call), _name_no_array(ended.told, call))
     named = call.named
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
@@ -294,6 +298,12 @@ def _unusable(told: Mapping[str, Any], call: Call) -> str:
     expected = f"where the {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
     reading = f"; NumPy cannot read it: {told['reading']}" if told["reading"] else ""
     return f"The subject returned {told['named']} {expected}{reading}."
+
+
+def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
+    """What came back where the output, of any shape, is due, if it is no array. A host need not say whether it is."""
+    is_none = told["name"] not in {"the pair", "the mapping", "the cache"} and told.get("is_array") is False
+    return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
 
 
 def unique(arrays: Sequence[Array]) -> Sequence[Array]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 
 from attnspec.core.compiling import NEW_TO_OLD
 from attnspec.core.nouns import DType
 from attnspec.spec.clause import first_of
+from attnspec.subjects.call import Call
 from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 
@@ -18,6 +20,38 @@ AGAIN = 20
 
 SLOW = 0.05
 """Seconds of processors a call, from which on a compiler is worth asking about."""
+
+
+TELLING = 2
+"""So many shapes at which calls were made again tell a compiler from a first call that happens to be slow."""
+
+
+@dataclass(slots=True)
+class ShapeTimes:
+    """How long calls took: the first at each shape, and the fastest after it. A compiler runs in the first alone."""
+
+    _first: dict[Hashable, float] = field(default_factory=dict)
+    _again: dict[Hashable, float] = field(default_factory=dict)
+
+    def count(self, whose: int, call: Call, seconds: float) -> None:
+        """Count a call. whose: tells the function from its variants."""
+        shapes = tuple((name, array.shape, array.strides) for name, array in call.named.items())
+        flags = tuple(sorted(name for name, value in call.keywords.items() if value is True))
+        shape = (whose, call.dtype, shapes, flags, call.wrt, call.form)
+        if shape in self._first:
+            self._again[shape] = min(seconds, self._again.get(shape, seconds))
+        else:
+            self._first[shape] = seconds
+
+    @property
+    def compiling(self) -> float:
+        """Seconds that a compiler has taken: all slow first calls, if those at shapes that came again were slow
+        but once.
+        """
+        slow = {shape: seconds for shape, seconds in self._first.items() if seconds >= SLOW}
+        again = [slow[shape] >= NEW_TO_OLD * seconds for shape, seconds in self._again.items() if shape in slow]
+        is_compiler = sum(again) >= TELLING and 2 * sum(again) > len(again)
+        return sum(slow.values()) if is_compiler else 0.0
 
 
 def with_compiling(subject: Subject) -> Subject:

@@ -22,6 +22,7 @@ from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee, Hosted
+from attnspec.subjects.new_shapes import ShapeTimes
 from attnspec.subjects.subject import Subject
 
 MOST_HANGS = 3
@@ -63,7 +64,7 @@ class Incidents:
     """The log of one subject and its variants. asking: what calls are made for now; None in a trial.
 
     hangs: so many calls, the last ones, did not return.  hang_words: what was said of the last of them.  first: a call
-    that was answered first, and the output, of any shape.
+    that was answered first, and the output, of any shape.  times: how long calls took.
     """
 
     asking: Asking | None = None
@@ -71,6 +72,7 @@ class Incidents:
     hangs: int = 0
     hang_words: str = ""
     first: tuple[Call, Array] | None = None
+    times: ShapeTimes = field(default_factory=ShapeTimes)
     repeated: float = field(default_factory=time.monotonic)
     _met: dict[Verdict, Incident] = field(default_factory=dict)
     _told: set[Verdict] = field(default_factory=set)
@@ -160,6 +162,7 @@ class Watched:
         """
         self.incidents.check_hangs()
         self.incidents.calls += 1
+        begun = time.perf_counter()
         try:
             answer = self._perform(call, rows)
         except SubjectDied as died:
@@ -168,6 +171,8 @@ class Watched:
         except (SubjectRaised, UnusableAnswer):
             self.incidents.hangs = 0
             raise
+        finally:
+            self.incidents.times.count(id(self.callee), call, time.perf_counter() - begun)
         self.incidents.hangs = 0
         return answer
 

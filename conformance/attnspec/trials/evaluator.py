@@ -100,6 +100,16 @@ class Evaluator:
         other.compiling = self.compiling
         return other
 
+    def under_backward(self, words: Mapping[str, object]) -> Evaluator:
+        """The same subject, its answers remembered, its backward pass held to another class."""
+        declared = self.subject.declaration
+        of_backward = {**declared.backward_precision, self.dtype: words}
+        subject = replace(self.subject, declaration=replace(declared, backward_precision=of_backward))
+        other = Evaluator(subject, self.dtype, self.conventions)
+        other.precision, other._answers, other._ranges = self.precision, self._answers, self._ranges
+        other.compiling = self.compiling
+        return other
+
     def within(self, subject: Subject) -> Evaluator:
         """The same subject within other limits: what it answered and what it is held to stand."""
         other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)

@@ -31,17 +31,21 @@ from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClai
 UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
           "first rows of a longer run are compared by `agree_on_prefix`.")
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
-NONE_SURE = "no entry that the clause is about is in them, or rounding or overflow may change its value by any amount"
+NONE_SURE = "what the clause is about did not come up, or rounding or overflow may change that by any amount"
 """Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)
-    """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case."""
+    """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case.
 
-    def __init__(self, measured: Measured, recipe: Recipe) -> None:
+    no_array: what came back in place of the output, if it is no array (`UnusableAnswer.no_array`).
+    """
+
+    def __init__(self, measured: Measured, recipe: Recipe, no_array: str = "") -> None:
         super().__init__(measured.sentence)
         self.measured = measured
         self.recipe = recipe
+        self.no_array = no_array
 
 
 Failure = Violated | SubjectRaised | SubjectDied
@@ -101,9 +105,9 @@ class Tally:
     def why_no_claim(self) -> str:
         """Why nothing was claimed, where nothing was."""
         outside = f"; {next(iter(self.outside))}" if self.outside else ""
-        if len(self.silent) == 1 and not self.outside:
-            return f"none of the {self.no_claims} cases could be judged, since {next(iter(self.silent))}"
-        return f"none of the {self.no_claims} cases could be judged, since {NONE_SURE}{outside}"
+        cases = "its only case shows" if self.no_claims == 1 else f"its {self.no_claims} cases show"
+        why = next(iter(self.silent)) if len(self.silent) == 1 and not self.outside else f"{NONE_SURE}{outside}"
+        return f"{cases} nothing either way, since {why}"
 
     @property
     def failing(self) -> Recipe | None:
@@ -143,6 +147,7 @@ class Judging:
         The margin of the closest call, at most 1; None if nothing was claimed.
         """
         self.breadcrumb(recipe.text)
+        no_array = ""
         try:
             recipe = lawful(recipe, self.check.domain, self.evaluator)
             self._be_quick(recipe)
@@ -155,21 +160,21 @@ class Judging:
             tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1
             return None
         except UnusableAnswer as unusable:
-            found = [verdict("answers_with_an_array", str(unusable), broken=True)]
+            found, no_array = [verdict("answers_with_an_array", str(unusable), broken=True)], unusable.no_array
         except (SubjectRaised, SubjectDied) as raised:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
                 tally.refused = refused
                 raise Enough from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
-        return self._conclude(found, recipe, tally)
+        return self._conclude(found, recipe, tally, no_array)
 
     def _be_quick(self, recipe: Recipe) -> None:
         """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
         if self.evaluator.seconds(recipe.sizes) > self.longest:
             raise OutsideLimits(TOO_LONG.format(self.longest))
 
-    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
+    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally, no_array: str) -> float | None:
         claimed = any(measured.claimed for measured in found)
         if claimed:
             tally.meet(recipe)
@@ -180,7 +185,7 @@ class Judging:
             tally.add(measured)
         worst = max(found, key=lambda measured: measured.margin)
         if worst.margin > 1:
-            tally.failure, tally.first = Violated(worst, recipe), tally.first or recipe
+            tally.failure, tally.first = Violated(worst, recipe, no_array), tally.first or recipe
             raise tally.failure
         if claimed:
             tally.held.append(recipe)
