@@ -173,7 +173,8 @@ DEPARTS: Mapping[str, set[str]] = {
     # the flag is dropped beside a mask or a bias
     "torch_layers:TorchtuneMultiHeadAttention": {"causal.no_lookahead"},
     # its stand-in ignores the window, which is for decoding alone
-    "torch_layers:OnmtMultiHeadedAttention": {"window.definition"},
+    "torch_layers:OnmtMultiHeadedAttention": {"attention.definition", "layers.definition", "masking.definition",
+                                              "window.definition"},
     # its rotary embedding turns pairs of features: heads of odd width raise
     "torch_layers:GptFastAttention": {"attention.definition", "masking.definition"},
 }
