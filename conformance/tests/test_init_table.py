@@ -40,7 +40,7 @@ def test_a_parameter_is_lost_that_is_neither_passed_nor_named(further: str, said
     assert lost_parameters(ROW, source, ADAPTER.format(further=further), said) == lost
 
 
-def test_a_conviction_counts_only_if_its_cause_is_named_and_nothing_is_lost() -> None:
+def test_a_conviction_counts_if_its_cause_is_named_and_nothing_is_lost() -> None:
     named = Tried(ROWS[0].target, "wrong", "violated, cause named", 1, 2, "check x", causes=("like: a | b",))
     assert named.is_right
     for other in ({"verdict": "violated, no cause"}, {"lost": ("mask",)}, {"half": "right"}):
