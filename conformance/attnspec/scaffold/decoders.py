@@ -18,6 +18,7 @@ from attnspec.scaffold.lookup import TheirParameter, plain, theirs
 from attnspec.scaffold.probe_problems import CROSS, close, problem_of
 from attnspec.scaffold.probe_problems import plain as plain_problem
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
+from attnspec.scaffold.writing.telling import say_handed_on
 
 _NAMES = re.compile(r"cache|past|state|memory|^kv")
 """What the name of a parameter has in it that is a cache."""
@@ -50,16 +51,15 @@ def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Att
     if not names or nearest is None or nearest.form.parameter(STATE) not in names:
         return form
     if nearest.step is not Progress.OTHER_NUMBERS:
-        return _told(form, names[0], nearest, trier)
+        return _left_out(form, names[0], nearest, trier)
     if not _heeds_cache(nearest.form, trier):
         return form
-    said = (f"Its {names[0]} is handed on as `{STATE}`, but behind what a call hands back {nearest.against}: attnspec "
-            f"check says what is wrong. If {names[0]} means something else, take it out of the adapter.")
+    said = say_handed_on(names[0], STATE, f"behind what a call hands back {nearest.against}")
     limits = {**nearest.form.limits, **({} if form.attends_to_itself else EQUAL)}
     return replace(nearest.form, limits=limits, remarks=(*form.remarks, said))
 
 
-def _told(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm:
+def _left_out(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm:
     """The form, and that a parameter could not be used as a cache, though something comes back beside the output that
     is no array: no check of it may pass.
     """
@@ -67,9 +67,8 @@ def _told(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm
     alone = [part for part in returned.parts if len(part.path) == 1] if returned else []
     if form.reading is None or not form.reading.path or len(alone) > 1:
         return form
-    warning = (f"NOT JUDGED: {name}. It could not be used as `{STATE}`: behind what a call hands back, "
-               f"{nearest.against}.")
-    return replace(form, warnings=(*form.warnings, warning), demanded=(*form.demanded, STATE))
+    why = f"It could not be used as `{STATE}`: behind what a call hands back, {nearest.against}."
+    return form.leave_out(name, why, [STATE])
 
 
 def _heeds_cache(form: CallForm, trier: Trier) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from attnspec.core.forms import BORDERS
 from attnspec.core.nouns import DType, Kind
@@ -104,7 +104,8 @@ class CallForm:
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.
     demanded: keywords without which no check of it may pass: it has a parameter for them that could not be used, or is
-    named for them.  warnings: what a reader has to know first: what is not judged of it, and what is odd.
+    named for them.  unjudged: the parameters that could not be used, each with a warning.
+    warnings: what a reader has to know first: what is not judged of it, and what is odd.
     is_guess: whether sizes of its constructor were found by trying alone.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
@@ -136,6 +137,7 @@ class CallForm:
     remarks: tuple[str, ...] = ()
     cache: str = ""
     demanded: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     is_guess: bool = False
     mode: ModuleMode = ModuleMode.EVALUATION
@@ -157,6 +159,16 @@ class CallForm:
         weights = [self.reading.beside] if self.reading and self.reading.weights else []
         causal = ["causal"] if self.limits.get("causal_only") else []
         return tuple(dict.fromkeys((*(each.keyword for each in self.passed), *causal, *weights)))
+
+    def understands(self, keyword: str) -> bool:
+        """Whether the keyword is one of ours that it understands; a mask that goes through its bias is one."""
+        return keyword in self.keywords or (keyword == "mask" and bool(self.limits.get("bias_is_mask")))
+
+    def leave_out(self, parameter: str, why: str, demanded: Sequence[str]) -> CallForm:
+        """The form with a warning that a parameter is not judged, and keywords that are demanded for that."""
+        warning = f"NOT JUDGED: {parameter}. {why}"
+        return replace(self, unjudged=(*self.unjudged, parameter), warnings=(*self.warnings, warning),
+                       demanded=(*self.demanded, *demanded))
 
     @property
     def attends_to_itself(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.numerics.expectation import lowered
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallableKind, CallForm
@@ -42,8 +43,8 @@ class PositionBias:
         return bool(np.isneginf(self.matrix).any())
 
     @property
-    def told(self) -> str:
-        """In words."""
+    def words(self) -> str:
+        """What it adds: `a bias of its own: head h adds -m·|i - j|, …`."""
         H = len(self.matrix)
         if not self.slopes:
             return f"a bias of its own that depends on j - i, of query i and key j (for H = {H})"
@@ -52,7 +53,7 @@ class PositionBias:
         return f"a bias of its own: head h adds -m·{distance}, for H = {H} with m = {listed}"
 
 
-def measured(form: CallForm, trier: Trier) -> PositionBias | None:
+def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
     """The bias by position that a form adds; None where it is not attention with such a bias."""
     bias = _bias_of(form, trier)
     return bias if bias is not None and _explains(bias, form, trier) else None
@@ -69,13 +70,13 @@ def _bias_of(form: CallForm, trier: Trier) -> PositionBias | None:
         return None
     later = np.triu(np.ones((_PLACES, _PLACES), bool), 1)
     hidden = weights[0] < _HIDDEN
-    if not np.isin(hidden.all(axis=0), [False]).all() and not (hidden == later).all():
+    if hidden.all(axis=0).any() and not (hidden == later).all():
         return None
     with np.errstate(divide="ignore"):
         logits = np.where(hidden, -np.inf, np.log(np.maximum(weights[0], _HIDDEN)))
     matrix = logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
-    is_by_distance = _is_by_distance(matrix, close(problem.dtype))
-    return PositionBias(matrix, _slopes(matrix, close(problem.dtype))) if is_by_distance else None
+    within = close(problem.dtype)
+    return PositionBias(matrix, _slopes(matrix, within)) if _is_by_distance(matrix, within) else None
 
 
 def _without_queries(problem: AnyProblem) -> AnyProblem:
@@ -95,10 +96,8 @@ def _weights(problem: AnyProblem, output: Array) -> Array | None:
     params = {name: array.astype(np.float64) for name, array in problem.params.items()}
     heads = output - params.get("b_out", 0)
     heads = heads @ np.linalg.pinv(params["w_out"]) if "w_out" in params else heads
-    value = problem.value.astype(np.float64) @ params["w_value"] + params.get("b_value", 0)
-    split = (each.reshape(*each.shape[:2], problem.heads, -1).swapaxes(1, 2) for each in (heads, value))
-    mixed, values = split
-    return mixed @ np.linalg.pinv(values)
+    mixed = heads.reshape(*heads.shape[:2], problem.heads, -1).swapaxes(1, 2)
+    return mixed @ np.linalg.pinv(lowered(problem).value)
 
 
 def _is_by_distance(matrix: Array, within: float) -> bool:
@@ -131,7 +130,7 @@ def _explains(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
                for truth in truths(biased, scale))
 
 
-def switched_off(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
+def switch_off(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
     """The form with what may be its bias switched off, and how: by a flag that is on, or a tensor of a torch module."""
     flags = [(at, each.name) for at, listed in parameters.items() for each in listed if each.default is True]
     for at, name in flags:

@@ -23,6 +23,7 @@ from attnspec.scaffold.pages import may_learn
 from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, square
 from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
 from attnspec.scaffold.trial_adapter import Attempt, Limited, Progress, Trier
+from attnspec.scaffold.writing.telling import say_handed_on
 
 _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "BHTS": (("{0}", ""), ("{0}.reshape(-1, *{0}.shape[2:])", "(B·H,T,S)")),
@@ -49,29 +50,28 @@ def learned(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     for keyword, attempt in nearest.items():
         names = _not_understood(form, keyword, parameters) if keyword else []
         if attempt and attempt.form.passed and names:
-            form = _at_nearest(form, keyword, parameters, attempt, trier) or _told(form, keyword, names, attempt)
+            form = _at_nearest(form, keyword, parameters, attempt, trier) or _left_out(form, keyword, names[0], attempt)
     return form
 
 
 def _not_understood(form: CallForm, keyword: str, parameters: Parameters) -> list[str]:
     """The parameters by which somebody may mean a keyword that the form does not have."""
-    if keyword in form.keywords or (keyword == "mask" and form.limits.get("bias_is_mask")):
+    if form.understands(keyword):
         return []
     used = {each.parameter for each in form.passed}
     return [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
             and plain_name(each.name) not in _ELSEWHERE.get(keyword, ())]
 
 
-def _told(form: CallForm, keyword: str, names: Sequence[str], attempt: Attempt) -> CallForm:
+def _left_out(form: CallForm, keyword: str, parameter: str, attempt: Attempt) -> CallForm:
     """The form, and that a parameter could not be used as a keyword: no check of it may pass, unless it says itself
     what it does not take.
     """
     tried = next(each for each in reversed(attempt.form.passed) if each.parameter)
     says = f" ({tried.says})" if tried.says else ""
-    warning = (f"NOT JUDGED: {names[0]}. It could not be used as `{keyword}`, so that keyword is left out. Nearest is "
-               f"{tried.parameter}={tried.expression}{says}; but {attempt.against}.")
-    demanded = [keyword] if keyword in OFF and not attempt.is_refusal else []
-    return replace(form, warnings=(*form.warnings, warning), demanded=(*form.demanded, *demanded))
+    why = (f"It could not be used as `{keyword}`, so that keyword is left out. Nearest is "
+           f"{tried.parameter}={tried.expression}{says}; but {attempt.against}.")
+    return form.leave_out(parameter, why, [keyword] if keyword in OFF and not attempt.is_refusal else [])
 
 
 def _at_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: Attempt,
@@ -86,7 +86,7 @@ def _at_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: A
         attempt = _nearest_mask(form, parameters, trier) or attempt
     taken = {each.parameter for each in form.passed}
     more = tuple(each for each in attempt.form.passed if each not in form.passed)
-    is_flag = keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER if keyword in KEYWORDS else True
+    is_flag = keyword not in KEYWORDS or keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER
     if is_flag or attempt.step is not Progress.OTHER_NUMBERS or not more or taken & {each.parameter for each in more}:
         return None
     return handed_on(form, more, attempt.form.limits, attempt.against)
@@ -95,9 +95,7 @@ def _at_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: A
 def handed_on(form: CallForm, more: Sequence[Passed], limits: Limited, against: str) -> CallForm:
     """The form with keywords more, and their limits, though this stands against them."""
     first = more[0]
-    says = f" ({first.says})" if first.says else ""
-    said = (f"Its {first.parameter} is handed on as `{first.keyword}`{says}, but {against}: attnspec "
-            f"check says what is wrong. If {first.parameter} means something else, take it out of the adapter.")
+    said = say_handed_on(first.parameter, first.keyword, against, first.says)
     return replace(form, passed=(*form.passed, *more), limits={**limits, **form.limits},
                    remarks=(*form.remarks, said))
 
@@ -224,8 +222,7 @@ def _with_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, near
                   for each in parameters[tried.at])
     if not is_flag or tried.keyword != word.name:
         return form
-    said = (f"Its {tried.parameter} is handed on as `{word.name}`, but {nearest.against}: attnspec check says what is "
-            f"wrong. If {tried.parameter} means something else, take it out of the adapter.")
+    said = say_handed_on(tried.parameter, word.name, nearest.against)
     return replace(form, passed=nearest.form.passed, limits=nearest.form.limits, remarks=(*nearest.form.remarks, said))
 
 

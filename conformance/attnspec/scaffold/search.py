@@ -14,7 +14,7 @@ from attnspec.scaffold.causality import with_doubt
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallForm
-from attnspec.scaffold.inner_bias import measured, switched_off
+from attnspec.scaffold.inner_bias import measure_bias, switch_off
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
@@ -118,19 +118,19 @@ def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
     adds, where that cannot be switched off; None where it adds none.
     """
     nearest = trier.nearest
-    bias = measured(nearest.form, trier) if nearest and nearest.step is Progress.OTHER_NUMBERS else None
+    bias = measure_bias(nearest.form, trier) if nearest and nearest.step is Progress.OTHER_NUMBERS else None
     if nearest is None or bias is None:
         trier.nearest = nearest
         return None
     unread = replace(nearest.form, reading=None)
-    for off, how in switched_off(unread, parameters_of_all(callee), trier):
+    for off, how in switch_off(unread, parameters_of_all(callee), trier):
         if found := _found(off, trier):
-            said = (f"WITHOUT ITS BIAS: it adds {bias.told}. Its {how} in the adapter, so that everything else is "
+            said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that everything else is "
                     "judged. With it, it was right in the one case that was tried.")
             return _whole(replace(found, warnings=(said, *found.warnings)), callee, trier)
     raise TargetError(
-        f"{callee.target} is attention ({described(nearest.form)}) with {bias.told}. attnspec would judge it with that "
-        "switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
+        f"{callee.target} is attention ({described(nearest.form)}) with {bias.words}. attnspec would judge it with "
+        "that switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
         "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
 
 

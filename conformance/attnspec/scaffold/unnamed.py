@@ -74,9 +74,8 @@ def _understood(form: CallForm, parameter: TheirParameter, trier: Trier) -> Call
 
 
 def _has_room(form: CallForm, keyword: str) -> bool:
-    """Whether a form may have a keyword more; a mask that goes through its bias is one already."""
-    is_there = keyword in form.keywords or (keyword == "mask" and bool(form.limits.get("bias_is_mask")))
-    return not is_there and may_learn(form, keyword)
+    """Whether a form may have a keyword more."""
+    return not form.understands(keyword) and may_learn(form, keyword)
 
 
 def _may_be(parameter: TheirParameter, keyword: str) -> bool:
@@ -96,7 +95,6 @@ def _untried(form: CallForm, parameters: Parameters) -> list[str]:
     """The parameters to which no check hands anything, by name: those of the call first."""
     harmless = {name for at, listed in parameters.items() for name, role in roles(listed, at).items()
                 if role in _SAY_NOTHING}
-    told = {name for warning in form.warnings for name in warning.partition("NOT JUDGED: ")[2].split(".")[:1]}
-    names = [name for name in form.defaults if name not in {*harmless, *told, *_OF_ARRAYS, "training"}]
+    names = [name for name in form.defaults if name not in {*harmless, *form.unjudged, *_OF_ARRAYS, "training"}]
     called = {each.name for each in parameters[At.CALL]}
     return sorted(names, key=lambda name: name not in called)

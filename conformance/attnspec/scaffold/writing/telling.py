@@ -30,6 +30,13 @@ def described(form: CallForm) -> str:
     return f"a {form.family.value} that takes {lying(form)}{told}{without}{read}"
 
 
+def say_handed_on(parameter: str, keyword: str, against: str, says: str = "") -> str:
+    """That a parameter is handed on as a keyword, though this stands against it. says: what it means, in words."""
+    meaning = f" ({says})" if says else ""
+    return (f"Its {parameter} is handed on as `{keyword}`{meaning}, but {against}: attnspec check says what is wrong. "
+            f"If {parameter} means something else, take it out of the adapter.")
+
+
 def describe_form(form: CallForm) -> Iterator[str]:
     """One sentence a fact, what has to be known first at the beginning."""
     yield from form.warnings
