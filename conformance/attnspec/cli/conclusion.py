@@ -33,7 +33,7 @@ from attnspec.report.likely_cause import Explained
 from attnspec.report.other_conventions import other_conventions
 from attnspec.runner.jobs import idle
 
-_Words = Callable[..., str]  # how the likely cause of failures is told
+_Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
@@ -42,13 +42,13 @@ _LEFT = 40   # characters of a list of parameters
 
 def verdict(digest: Digest) -> str:
     """What the run comes to, and why, without the exit code and in colour."""
-    return click.style(_verdict(digest), fg=_COLOURS[_code(digest)], bold=True)
+    return click.style(_verdict(digest, _words_for(digest, likely_words)), fg=_COLOURS[_code(digest)], bold=True)
 
 
 def conclusion(digest: Digest, *, is_kept: bool = True) -> str:
     """The same in short, with the exit code: the last line. is_kept: whether all that was to be written is."""
     code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
-    told = f"{_verdict(digest, likely_in_short)}{short} (exit code {code})"
+    told = f"{_verdict(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
     return click.style(told, fg=_COLOURS[code], bold=True)
 
 
@@ -56,8 +56,8 @@ def standing(digest: Digest) -> str:
     """How one subject of several fared, after its name."""
     [subject] = digest.subjects
     if digest.failures:
-        words = partial(likely_words, is_sought=not digest.is_glance)
-        return click.style(f"does not conform{_why(digest, words)}", fg="red")
+        why = _why(digest, _words_for(digest, likely_words))
+        return click.style(f"does not conform{why}", fg="red")
     if digest.contradictions:
         return click.style(_against(digest), fg="red")
     if not_as_listed := gone(digest):
@@ -132,8 +132,12 @@ def _code(digest: Digest) -> int:
     return footer.exit_code if footer and not footer.interrupted else CANNOT_RUN
 
 
-def _verdict(digest: Digest, words: _Words = likely_words) -> str:
-    words = partial(words, is_sought=not digest.is_glance)
+def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
+    """How causes are told in a run that looked for them, or in one at a glance, which did not."""
+    return partial(tell, is_sought=not digest.is_glance)
+
+
+def _verdict(digest: Digest, words: _Words) -> str:
     if digest.footer is None or digest.footer.interrupted:
         found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
         why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures], words)

@@ -150,10 +150,12 @@ class Digest:
         """The failure that whoever waits is told first: none of a half dtype, which may be rounding, while the same
         clause has still to be tried at a wider one.
         """
+        if not (failures := self.failures):
+            return None  # asked after every item, of which most runs have many and no failure
         asked = map(DType, self.header.dtypes) if self.header else DType
         has_wide = not HALF_DTYPES.issuperset(asked)
         tried = {(each.subject, each.clause) for each in self.outcomes if each.dtype not in HALF_DTYPES}
-        return next((each for each in self.failures if each.dtype not in HALF_DTYPES or not has_wide
+        return next((each for each in failures if each.dtype not in HALF_DTYPES or not has_wide
                      or (each.subject, each.clause) in tried), None)
 
     def fails(self, outcome: Outcome) -> bool:

@@ -6,7 +6,7 @@ import keyword
 import math
 import re
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -92,6 +92,11 @@ def is_place(cause: LikelyCause) -> bool:
     return not cause.fault and not cause.advice and cause.says.startswith(_SEEN_TO_FAIL)
 
 
+def _seen_place(cause: LikelyCause, *, is_sought: bool) -> str:
+    """`It fails at S = 5`, where nobody looked for more than that; else empty."""
+    return f"It {cause.says}" if not is_sought and is_place(cause) else ""
+
+
 def _is_half(failure: Outcome) -> bool:
     return failure.dtype in HALF_DTYPES
 
@@ -174,8 +179,8 @@ def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
-    if not is_sought and is_place(found.cause):
-        return f"It {found.cause.says} ({len(found.failures)} of {counted(len(failures), 'failure')})"
+    if seen := _seen_place(found.cause, is_sought=is_sought):
+        return f"{seen} ({len(found.failures)} of {counted(len(failures), 'failure')})"
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
     return f"{_line_of(found, found.cause, groups)} ({share})"
@@ -186,8 +191,8 @@ def likely_without_share(groups: Sequence[Explained], *, is_sought: bool = True)
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
-    if not is_sought and is_place(found.cause):
-        return f"It {found.cause.says}"
+    if seen := _seen_place(found.cause, is_sought=is_sought):
+        return seen
     name = f" ({found.cause.name})" if found.cause.fault else ""
     return f"{_line_of(found, found.cause, groups)}{name}"
 
@@ -198,8 +203,8 @@ def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> s
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
-    if not is_sought and is_place(found.cause):
-        return f"It {found.cause.says}, {len(found.failures)} of {len(failures)}"
+    if seen := _seen_place(found.cause, is_sought=is_sought):
+        return f"{seen}, {len(found.failures)} of {len(failures)}"
     is_told = len(groups) > 1 or found.cause.is_choice
     begin = _begin(found, found.cause, groups) if is_told else _how_sure(found)
     where = f" where {found.cause.where}" if found.cause.where else ""
@@ -310,7 +315,10 @@ def together(explained: Sequence[Explanation]) -> str:
 def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:
     often = Counter(cause for causes in every for cause in causes)
     first = Counter(causes[0] for causes in every if causes)
-    rare = {cause: sum(Fraction(1, len(causes)) for causes in every if cause in causes) for cause in often}
+    rare: dict[LikelyCause, Fraction] = defaultdict(Fraction)
+    for causes in every:
+        for cause in set(causes):
+            rare[cause] += Fraction(1, len(causes))
     return max(often, key=lambda cause: (often[cause], rare[cause], first[cause], bool(cause.advice)), default=None)
 
 
