@@ -18,7 +18,7 @@ from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
 from attnspec.faults.sizes.family import FaultFamily
 from attnspec.faults.sizes.make import MECHANISMS, drawn
 from attnspec.faults.staged import staged
-from attnspec.faults.subject import own_ids, own_subject, renewed
+from attnspec.faults.subject import own_ids, own_subject
 from attnspec.faults.work import Answer
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
@@ -27,6 +27,7 @@ from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
+from evaluation.baselines.rules import renew_subject
 from evaluation.power.against import compared
 from evaluation.power.jobs import PowerJobs, with_power
 from helpers.commands import Cli
@@ -212,7 +213,7 @@ def test_a_name_or_seed_that_nothing_takes_is_answered_with_the_way_out(target: 
 def test_a_drawn_fault_is_a_subject_like_any_other() -> None:
     subject = own_subject(f"{FAULT}{ONE}@7")
     assert subject.declaration == declaration_of(CATALOGUE[ONE])
-    assert renewed(subject).callee is not subject.callee
+    assert renew_subject(subject).callee is not subject.callee
     assert f"{FAULT}{ONE}" in own_ids()
     assert f"{FAULT}{ONE}@7" in own_ids(seed="7")
 

@@ -43,12 +43,6 @@ def own_subject(target: str) -> Subject:
     return fault_subject(target) if is_fault(target) else sound_subject(target)
 
 
-def renewed(subject: Subject) -> Subject:
-    """The same subject made anew where it is one of our own: a fault with a memory starts without one."""
-    is_ours = subject.id.partition(SEEDED)[0] in own_ids()
-    return replace(subject, callee=own_subject(subject.id).callee) if is_ours else subject
-
-
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULT))

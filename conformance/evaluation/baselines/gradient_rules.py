@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType
-from attnspec.faults.subject import renewed
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
@@ -26,7 +25,7 @@ from evaluation.baselines.gradient_grids import (
 from evaluation.baselines.gradient_references import Gradients
 from evaluation.baselines.gradient_suites import Cases, GradientCase, cases_of
 from evaluation.baselines.grids import HALVES, OPERATOR_SAMPLES, THREE, GridSource
-from evaluation.baselines.rules import ASSERT_CLOSE, apart, by_another_convention
+from evaluation.baselines.rules import ASSERT_CLOSE, apart, by_another_convention, renew_subject
 
 Judge = Callable[[Subject, GradientCase], bool]
 
@@ -96,7 +95,7 @@ class GradientRule:
         """
         if dtype not in self.dtypes or not self.suits(subject):
             return
-        subject = renewed(subject)
+        subject = renew_subject(subject)
         for case in cases_of(self.cases, dtype, seed):
             if not subject.refuses(case.posed.problem) and not by_another_convention(subject, case.posed):
                 yield self._calls_wrong(subject, case)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from attnspec.core.forms import NUMBER, ROWS
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType
 from attnspec.faults.catalogue import RECOMMENDED
-from attnspec.faults.subject import renewed
+from attnspec.faults.sizes.family import SEEDED
+from attnspec.faults.subject import own_ids, own_subject
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 
@@ -101,6 +102,12 @@ def apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:
     return not bool((np.abs(there - here) <= atol + rtol * np.abs(here)).all())
 
 
+def renew_subject(subject: Subject) -> Subject:
+    """The same subject made anew where it is one of our own: a fault with a memory starts without one."""
+    is_ours = subject.id.partition(SEEDED)[0] in own_ids()
+    return replace(subject, callee=own_subject(subject.id).callee) if is_ours else subject
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule: what it puts to a subject, and how it decides.
@@ -130,7 +137,7 @@ class Rule:
         """
         if dtype not in self.dtypes:
             return
-        subject = renewed(subject)  # what another rule asked of a fault with a memory must not serve this one
+        subject = renew_subject(subject)  # what another rule asked of a fault with a memory must not serve this one
         for posed in self.inputs.posed(subject.declaration.kind, dtype, seed):
             if not subject.refuses(posed.problem) and not by_another_convention(subject, posed):
                 yield self._calls_wrong(subject, posed)
