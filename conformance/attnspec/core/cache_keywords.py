@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attnspec.core.keyword import Acts, Keyword, RareValues, Saying
+from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, Saying
 from attnspec.core.nouns import Kind
 from attnspec.core.serving_keywords import patterns
 
@@ -41,7 +41,7 @@ USUAL_SLOPES: tuple[SlopePattern, ...] = ("powers", "geometric", "of_entries", "
 _ATTENTION = frozenset({Kind.ATTENTION})
 
 
-def _slopes_misfit(limits: Any, slopes: Any, _causal: bool) -> str:  # noqa: ANN401  (KeywordLimits; a pattern or an array)
+def _slopes_misfit(limits: KeywordLimits, slopes: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
     """What of slopes, (H,) or (B,H), or of their pattern, a subject with these limits does not take."""
     has_own = slopes == OWN_SLOPES.pattern if isinstance(slopes, str) else slopes.ndim == 2
     return "only alibi_slopes (H,), the same for every batch entry" if limits.slopes_are_shared and has_own else ""

@@ -23,6 +23,30 @@ class Acts(enum.Enum):
     ROTATION = "rotation"      # by which angles which features are turned
 
 
+Window = tuple[int | None, int | None]
+"""How many keys a query sees to the left and to the right of its own place; None: no bound on that side."""
+
+GROWN_FROM = 32  # keys: below, the usual reaches are a good part of all
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordLimits:
+    """What a subject cannot take of a keyword, by design.
+
+    window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
+    as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
+    slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
+    segments_are_shared: query_segments and key_segments are one array.
+    """
+
+    window_needs_causal: bool = False
+    window_is_symmetric: bool = False
+    window_is_bounded: bool = False
+    min_window: int = 0
+    slopes_are_shared: bool = False
+    segments_are_shared: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Values:
     """The values that a keyword is drawn from, and how a recipe and YAML spell them.
@@ -117,7 +141,7 @@ class Keyword:
     is_from_place: bool = False
     is_drawn: bool = False
     beside: str = ""
-    misfit: Callable[[Any, Any, bool], str] | None = None
+    misfit: Callable[[KeywordLimits, Any, bool], str] | None = None
     rare: RareValues | None = None
     needs_causal: str = ""
     called: str = ""
@@ -126,3 +150,11 @@ class Keyword:
     other_names: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     sayings: tuple[Saying, ...] = ()
+
+
+def read_number(name: str, text: str) -> float:
+    """A number in a recipe. Raises ValueError that names the field."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} should be a number, not {text!r}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attnspec.core.keyword import Acts, Keyword, RareValues, Saying
+from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, Saying
 from attnspec.core.serving_keywords import patterns
 
 POOL = "segments"
@@ -32,7 +32,7 @@ OWN_KEY_SEGMENTS = RareValues("keys_apart", "segments_are_shared", "key_segments
 """The values that who takes one array of segments for queries and keys does not take."""
 
 
-def _segments_misfit(limits: Any, segments: Any, _causal: bool) -> str:  # noqa: ANN401  (KeywordLimits; a pattern or an array)
+def _segments_misfit(limits: KeywordLimits, segments: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
     """What of a pattern of segments a subject with these limits does not take."""
     is_apart = isinstance(segments, str) and segments == OWN_KEY_SEGMENTS.pattern
     return "one array of segments, for queries and keys" if limits.segments_are_shared and is_apart else ""

@@ -13,12 +13,14 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
+from attnspec.numerics.aspect import LogitBend
 from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
     logit_underflow,
     lost_weights,
+    of_slopes,
     output_allowance,
     product_error,
     weight_error,
@@ -27,8 +29,8 @@ from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.lse import log_sum_exp, lse_allowance
 from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
-from attnspec.numerics.roundings import Roundings, of_slopes, own_spread, roundings, scaled, slope
+from attnspec.numerics.reference import Truth, attend, is_wider, scaled, wide_float
+from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.screen import screening_allowance
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
@@ -325,7 +327,7 @@ def without_sink(operands: Operands, wide: Truth, truth: Truth,
 
 
 def _of_keys(truth: Truth) -> Truth:
-    scores = ("dots", "capped", "logits", "shifted", "weights")
+    scores = ("dots", "bent", "logits", "shifted", "weights")
     return replace(truth, **{name: getattr(truth, name)[..., :-1] for name in scores})
 
 
@@ -401,15 +403,15 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
     summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
     size, logits = scaled(operands, truth), np.abs(truth.logits)
-    stored = r.logits * (logits if operands.softcap is None else size)
-    if operands.bias is not None and operands.softcap is None:
+    stored = r.logits * (logits if operands.bend is None else size)
+    if operands.bias is not None and operands.bend is None:
         summed = summed + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias)
         stored = _added(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
-    if operands.softcap is not None:
-        before = _behind_the_cap(before, operands, truth, r)
+    if operands.bend is not None:
+        before = _behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
     exponential = r.exp * r.exp + errors.rescales / 6 * (r.exp + r.softmax) ** 2
     return np.asarray(before + np.square(r.argument * truth.shifted) + exponential)
@@ -420,18 +422,17 @@ def _added(product: Array, logits: Array, r: Roundings) -> Array:
     return np.asarray(np.hypot(r.biased_logits * np.maximum(product, logits), r.accumulate * logits))
 
 
-def _behind_the_cap(before: Array, operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): the squared roundings of capped logits, bias added, given those of the scaled dot products."""
-    assert operands.softcap is not None
-    size, capped = scaled(operands, truth), np.abs(truth.capped)
-    steepness = slope(size, product_error(operands, truth, r), operands.softcap)  # anywhere between truth and answer
-    behind = steepness**2 * before + own_spread(size, capped, steepness, operands.softcap, r)
-    return behind if operands.bias is None else behind + _added(capped, np.abs(truth.logits), r) ** 2
+def _behind_bend(before: Array, operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
+    """(B,H,T,S): the squared roundings of bent logits, bias added, given those of the scaled dot products."""
+    size, bent = scaled(operands, truth), np.abs(truth.bent)
+    steepness = bend.steepest(size, product_error(operands, truth, r))  # anywhere between truth and answer
+    behind = steepness**2 * before + bend.own_variance(size, bent, steepness, r)
+    return behind if operands.bias is None else behind + _added(bent, np.abs(truth.logits), r) ** 2
 
 
 def _steepness(operands: Operands, truth: Truth) -> Array | float:
-    """(B,H,T,S): the slope of the softcap at each logit; 1 without one."""
-    return 1.0 if operands.softcap is None else slope(scaled(operands, truth), 0.0, operands.softcap)
+    """(B,H,T,S): the slope of the bend at each logit; 1 without one."""
+    return 1.0 if operands.bend is None else operands.bend.steepest(scaled(operands, truth), 0.0)
 
 
 def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
@@ -462,7 +463,7 @@ def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array
     for start in range(0, T, step):
         rows = slice(start, start + step)
         joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
-        mean = (p[:, :, rows] @ key)[..., None]  # with a softcap a key counts by how steep it is at its logit
+        mean = (p[:, :, rows] @ key)[..., None]  # with a bend a key counts by how steep it is at its logit
         covariance = joint - mean * truth.output[:, :, rows, None, :]
         square[:, :, rows] = (np.square(query[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
     return np.asarray((r.prescale * float(operands.scale)) ** 2 * square)
@@ -484,8 +485,8 @@ def _of_constants(operands: Operands, truth: Truth, p: Array, r: Roundings) -> A
     not damp.
     """
     pushed = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
-    reciprocal = 0.0 if operands.softcap is None else r.accumulate  # of the cap
-    return np.asarray((r.scale + reciprocal) * _covariance(pushed, p, operands)
+    shared = 0.0 if operands.bend is None else operands.bend.shared_error(r)
+    return np.asarray((r.scale + shared) * _covariance(pushed, p, operands)
                       + r.softmax * _covariance(truth.shifted, p, operands))
 
 

@@ -12,7 +12,7 @@ from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import LIMITS, Declaration, of_kind
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import STATE
-from attnspec.core.keywords import KeywordLimits
+from attnspec.core.keyword import KeywordLimits
 from attnspec.core.nouns import Kind
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
