@@ -218,7 +218,7 @@ def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
     if not target.startswith(OWN):
         return judgeable(implementations)
-    from attnspec.faults.sizes.family import SEEDED  # noqa: PLC0415  (used with the next line only)
+    from attnspec.faults.size_family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
 
     return own_ids(target.partition(SEEDED)[2])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import DType, Level
 from attnspec.core.plan import FAULT, SOUND
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
 from attnspec.spec.clause import Clause, Spec
 from attnspec.spec.refutations import CASES, EFFORT, SEED
 

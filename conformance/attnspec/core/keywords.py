@@ -1,17 +1,29 @@
 """The keywords that a subject may take: one definition of each, which every other package reads.
 
-A new one is a field of `KeywordArguments` and an entry of `KEYWORDS`; docs/adding-a-keyword.md lists the rest.
+A new one is an aspect of attention: a folder of `aspects` with all that the rest of attnspec asks of it, whose name is
+added to `ASPECTS`, and a field of `KeywordArguments`. In the folder are, as far as it has them:
+
+- `keyword.py`: the keywords as plain data (`KEYWORDS`);
+- `mathematics.py`: formula, visibility, bound and derivative (`MATHEMATICS`);
+- `words.py`: its words of the spec language (`TRANSFORMS`);
+- `questions.py`: what a probe asks about it (`QUESTIONS`);
+- `faults.py`: its stage in the attention that faults change (`STAGE`), and its mistakes (`MISTAKES`).
+
+What needs a part of all aspects loads it here, by name, and knows no aspect; docs/adding-a-keyword.md has an example.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from operator import attrgetter
+from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
-from attnspec.core.aspects import load_parts
 from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
 from attnspec.core.decoder_keywords import STEPS, StepPattern
 from attnspec.core.dropout_keywords import DROPOUT
@@ -21,6 +33,17 @@ from attnspec.core.nouns import Kind
 from attnspec.core.page_keywords import PAGES, PagePattern
 from attnspec.core.segment_keywords import SEGMENTS, SegmentPattern
 from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
+
+ASPECTS = ("window", "softcap")
+"""The aspects that have a folder, in the order in which keywords are listed and stages run."""
+
+
+@functools.cache
+def load_parts(part: str) -> tuple[ModuleType, ...]:
+    """One part of every aspect that has it, such as each `mathematics.py`."""
+    names = (f"attnspec.aspects.{aspect}.{part}" for aspect in ASPECTS)
+    return tuple(import_module(name) for name in names if find_spec(name))
+
 
 _LAYER = frozenset({Kind.LAYER})
 _MASK_NAMES = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask",

@@ -41,7 +41,7 @@ class FaultMatch:
     def likeness(self) -> Likeness:
         """For the record."""
         fault, name = self.fault, self.fault.name.partition("@")[0]
-        return Likeness(name, fault.stage.value, fault.story, fault.link, self.agreed, self.tried)
+        return Likeness(name, fault.stage, fault.story, fault.link, self.agreed, self.tried)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

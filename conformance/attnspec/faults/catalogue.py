@@ -15,7 +15,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
-from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.keywords import ASPECTS, KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import PROFILE, ROTARY
 from attnspec.core.serving_keywords import POOL as SERVING_POOL
@@ -44,16 +44,24 @@ from attnspec.faults import (
 )
 from attnspec.faults.fault import Fault
 from attnspec.faults.mechanisms import BUGS, faults_of, outside
+from attnspec.faults.mistakes import all_mistakes
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes import make
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
+
+
+def _faults_about(keyword: str) -> tuple[Fault, ...]:
+    """The faults of a keyword: those that aspects have, or those in a file that is called like it."""
+    found = tuple(fault for aspect in all_mistakes() for fault in aspect.about.get(keyword, ()))
+    return found if keyword in ASPECTS else (*import_module(f"attnspec.faults.{keyword}").FAULTS, *found)
+
 
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
     *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
-    *invariance.FAULTS,
-    *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS), *made.FAULTS,
+    *invariance.FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
+    *(fault for name in UNCOMMON for fault in _faults_about(name)), *made.FAULTS,
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 
@@ -123,9 +131,9 @@ def _keywords(fault: Fault) -> frozenset[str]:
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     taken |= {GRAD} if fault.backward else set()
-    if fault.stage.value not in UNCOMMON:
+    if fault.stage not in UNCOMMON:
         return frozenset(taken - set(UNCOMMON))
-    pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage.value].pool, ()), pool}
+    pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage].pool, ()), pool}
     return frozenset(name for name in taken if KEYWORDS[name].pool in pools)
 
 
@@ -154,7 +162,7 @@ COLUMNS = ("name", "kind", "stage", "story", "reach", "link")
 
 def fault_row(fault: Fault) -> Mapping[str, str]:
     """What the table says of one fault, by column."""
-    return {"name": fault.name, "kind": fault.kind.value, "stage": fault.stage.value, "story": fault.story,
+    return {"name": fault.name, "kind": fault.kind.value, "stage": fault.stage, "story": fault.story,
             "reach": fault.reach, "link": fault.link}
 
 

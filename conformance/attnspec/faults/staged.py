@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.keywords import Window
+from attnspec.faults.aspect_stage import bend_logits, near_keys
 from attnspec.faults.dropping import drop
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
@@ -57,19 +57,8 @@ def past(work: PreparedCall) -> Array:
 
 
 def near(work: PreparedCall) -> Array:
-    """What the window allows, (T,S), aligned top-left, or behind a past."""
-    return _lie_in_window(ahead(work), work.window or (None, None))
-
-
-def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
-    """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
-    return _lie_in_window(np.arange(S) - np.arange(T)[:, None] - shift, window)
-
-
-def _lie_in_window(ahead: Array, window: Window) -> Array:
-    """Where keys that lie so far ahead of the query's own place, (T,S) or (B,1,T,S), are in the window."""
-    left, right = window
-    return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
+    """The keys that are near enough to each query, (T,S) or (B,1,T,S), aligned top-left, or behind a past."""
+    return near_keys(work, ahead(work))
 
 
 def scale(work: PreparedCall) -> float:
@@ -83,16 +72,13 @@ def logits(work: PreparedCall, factor: float) -> Array:
     return dots * dots.dtype.type(factor)
 
 
-def cap(logits: Array, work: PreparedCall) -> Array:
-    """The scaled logits (B,H,T,S), none beyond the softcap."""
-    if work.softcap is None:
-        return logits
-    softcap = logits.dtype.type(work.softcap)
-    return np.tanh(logits / softcap) * softcap
+def bend(logits: Array, work: PreparedCall) -> Array:
+    """The scaled logits (B,H,T,S), bent by the aspects that bend them."""
+    return bend_logits(logits, work)
 
 
 def add_bias(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the bias is added to the scaled and capped ones."""
+    """Logits (B,H,T,S): the bias is added to the scaled and bent ones."""
     return logits if work.bias is None else logits + work.bias
 
 
@@ -164,7 +150,7 @@ class Stages:
     own_segment: Callable[[PreparedCall], Array] = own_segment
     scale: Callable[[PreparedCall], float] = scale
     logits: Callable[[PreparedCall, float], Array] = logits
-    cap: Callable[[Array, PreparedCall], Array] = cap
+    bend: Callable[[Array, PreparedCall], Array] = bend
     add_bias: Callable[[Array, PreparedCall], Array] = add_bias
     slope: Callable[[Array, PreparedCall], Array] = slope
     hide: Callable[[Array, PreparedCall], Array] = hide
@@ -210,7 +196,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
     io, stages = call.query.dtype, as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = prepare(call, stages)
-        logits = stages.cap(stages.logits(work, stages.scale(work)), work)
+        logits = stages.bend(stages.logits(work, stages.scale(work)), work)
         hidden = stages.hide(stages.slope(stages.add_bias(logits, work), work), work)
         joined = stages.join(hidden, work)
         weights = stages.weigh(stages.softmax(joined, work)[..., :work.shape[3]], work)

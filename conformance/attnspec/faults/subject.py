@@ -16,8 +16,8 @@ from attnspec.faults.backward import AttendBackward, as_backward
 from attnspec.faults.backward_work import BackwardMethod, Stored
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.fault import WrongForm
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.sound import EVERY as FORMULATIONS
 from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound, sound_named
@@ -46,7 +46,7 @@ def own_subject(target: str) -> Subject:
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULT))
-    place = FileLocation(f"faults/{fault.stage.value}")
+    place = FileLocation(f"faults/{fault.stage}")
     backward = fault.backward() if fault.backward else None
     subject = Subject(target, fault.story, InProcess(fault.function, backward=backward), declaration_of(fault), place,
                       _LIBRARY, backward=_BACKWARD if backward else None)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from attnspec.core.aspects import load_parts
+from attnspec.core.keywords import load_parts
 from attnspec.numerics.roundings import Roundings
 from attnspec.problems.problem import Array, Problem
 
@@ -45,17 +45,19 @@ class LogitBend(Protocol):
 
 
 class Mathematics:
-    """What one aspect adds to the definition of attention. Each method does nothing unless the aspect says otherwise."""
+    """What one aspect adds to the definition of attention; each method does nothing by default."""
 
     def bend_of(self, problem: Problem) -> LogitBend | None:
         """How a problem bends its scaled dot products; None where it does not."""
         del problem
+        return None
 
     def visible_keys(self, problem: Problem, ahead: Array) -> Array | None:
         """Which keys a query may attend to, (T,S) or (B,1,T,S), where a key lies so far `ahead` of the query's own
         place (the same shape); None where the problem hides nothing by this aspect.
         """
         del problem, ahead
+        return None
 
     def counts_places(self, problem: Problem) -> bool:
         """Whether `visible_keys` needs to know how far ahead each key lies."""

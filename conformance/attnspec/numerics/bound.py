@@ -196,7 +196,8 @@ def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) 
 
 def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
-    drift, reach = _within_hull(operands, truth, errors, _drift(operands, truth, errors), _reach(operands, truth, errors))
+    drift, reach = _drift(operands, truth, errors), _reach(operands, truth, errors)
+    drift, reach = _within_hull(operands, truth, errors, drift, reach)
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
 
 
@@ -250,7 +251,9 @@ def _reach(operands: Operands, truth: Truth, errors: WeightError) -> Array:
     return reach
 
 
-def _within_hull(operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array) -> tuple[Array, Array]:
+def _within_hull(
+    operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array,
+) -> tuple[Array, Array]:
     """Both (B,H,T,Dv), with the hull of the attended values where it is smaller; it can only be where mass > 1."""
     rows = ~(errors.mass <= 1)
     if not rows.any() or operands.shape[3] == 0:

@@ -2,7 +2,7 @@
 
 With P the weights of a row, O its output, dO the gradient of that output and a the scale:
 
-    dP = dO·Vᵀ    delta = dO·O    dS = P (dP - delta)    dX = w dS    w the slope of the bend at x, 1 where there is none
+    dP = dO·Vᵀ    delta = dO·O    dS = P (dP - delta)    dX = w dS    w the slope of the bend, or 1
     dV = Pᵀ·dO    dQ = a·dX·K     dK = a·dXᵀ·Q           dBias = dS, summed along the axes that the bias has not
 
 Where weights are dropped, with the factors F: dP = F ∘ (dO·Vᵀ), and dV = (F ∘ P)ᵀ·dO.

@@ -59,7 +59,8 @@ def roundings(precision: Precision) -> Roundings:
     """The numbers of a class."""
     softmax, stored = unit(precision.softmax).roundoff, precision.logit_roundings
     return Roundings(
-        precision=precision, accumulate=unit(precision.accumulate).roundoff, softmax=softmax, row_sum=unit(precision.row_sum).roundoff,
+        precision=precision,
+        accumulate=unit(precision.accumulate).roundoff, softmax=softmax, row_sum=unit(precision.row_sum).roundoff,
         output=unit(precision.output).roundoff, lse=unit(returned_lse(precision.dtype)).roundoff,
         argument=ARGUMENT_ROUNDINGS * softmax,
         exp=exp_error(precision),

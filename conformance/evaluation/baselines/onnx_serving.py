@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.forms import NUMBER
-from attnspec.core.keywords import Window
+from attnspec.core.keyword import Window
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Problem
 

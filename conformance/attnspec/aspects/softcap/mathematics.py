@@ -1,8 +1,8 @@
 """The softcap in numbers: the formula, how far rounding may take it, and its derivative.
 
 A capped logit is c·tanh(x / c). Its slope is at most 1, so that a cap damps the error of what comes in; what it adds
-itself are the roundings of the quotient, of the tanh and of the product with c. The derivation is docs/numerics.md; that
-of the derivative is docs/gradients.md.
+itself are the roundings of the quotient, of the tanh and of the product with c. The derivation is in docs/numerics.md,
+that of the derivative in docs/gradients.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def softcap_roundings(precision: Precision) -> SoftcapRoundings:
         tanh=(1 + function_error(precision, "tanh_ulps", precision.accumulate)) * kept - 1,
         product=(1 + step) * kept - 1,
         is_tanh_of_one=precision.tanh_by_exp,
-        lost=lost_to_underflow(precision, precision.accumulate) + stored * lost_to_underflow(precision, precision.logits))
+        lost=lost_to_underflow(precision, precision.accumulate)
+        + stored * lost_to_underflow(precision, precision.logits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Softcap:
         return np.asarray(np.minimum(1.0, 4 * fallen / (1 + fallen) ** 2 * steeper))
 
     def bent_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
-        """The error of capped logits (B,H,T,S), given that of the scaled dot products, their size and the capped one."""
+        """The error of capped logits (B,H,T,S), given that of the scaled dot products, and the sizes of both."""
         own = softcap_roundings(r.precision)
         error = error + own.quotient * (size + error)
         error = self.steepest(size, error) * error

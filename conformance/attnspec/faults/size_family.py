@@ -76,24 +76,21 @@ def unlike(axis: str, other: str) -> Draw:
 
 _BESIDE: Mapping[str, str] = {
     "the last block is of the next head": "Hkv > 1", "no scale in the last block": "a scale other than 1",
-    "the window begins with its block": "a bound on the left",
-    "the window begins with the next block": "a bound on the left",
-    "the window ends with its block": "a bound on the right, no causal flag",
     **dict.fromkeys(("the scale is of the next power of two", "the scale is of whole tiles",
                      "the scale is of the first tile", "the scale is of the values"), "no explicit scale")}
 """By mechanism, what it needs beside the sizes and keywords that are drawn, in words."""
 
 
-def reach_of(planted: Planted) -> str:
-    """Where it shows, in words: at the sizes and keywords that were drawn, and with what its mechanism needs beside."""
-    beside = _BESIDE.get(planted.mechanism)
+def reach_of(planted: Planted, needs: str = "") -> str:
+    """Where it shows, in words: at the sizes and keywords that were drawn, and what its mechanism `needs` beside."""
+    beside = needs or _BESIDE.get(planted.mechanism)
     return f"{planted.reach}; {beside}" if beside else planted.reach
 
 
 _CLAUSES: Mapping[str, tuple[str, ...]] = {
     "": ("attention.weights_definition",), "mask": ("masking.definition",), "bias": ("bias.definition",),
-    "causal": ("causal.flag_is_mask", "causal.alignment"), "window": ("window.definition",),
-    "softcap": ("softcap.definition",)}
+    "causal": ("causal.flag_is_mask", "causal.alignment")}
+"""By keyword, where these are more than its definition, or another's."""
 _OF_BOTH: Mapping[frozenset[str], tuple[str, ...]] = {
     frozenset({"causal", "mask"}): ("causal.with_mask",), frozenset({"causal", "bias"}): ("causal.with_bias",)}
 
@@ -104,6 +101,7 @@ class FaultFamily:
 
     stage: where in attention it sits, as `Stage` has it.  mechanism: by its name in `MECHANISMS`.  sizes: among which
     the mechanism's own number is drawn.  terms: where it bites, all of them together.
+    needs: what the mechanism needs beside the sizes and keywords, in words.
     """
 
     name: str
@@ -113,6 +111,7 @@ class FaultFamily:
     sizes: tuple[int, ...]
     terms: tuple[Draw, ...]
     keywords: str = ""
+    needs: str = ""
 
     def drawn(self, seed: int) -> Planted:
         """What the seed plants: the same for the same seed, on any machine."""
@@ -131,7 +130,7 @@ class FaultFamily:
             yield from both
             return
         for keyword in self.keywords.split() or [""]:
-            yield from _CLAUSES[keyword]
+            yield from _CLAUSES.get(keyword, (f"{keyword}.definition",))
 
     def _of_groups(self) -> Iterator[str]:
         if any(draw.axis in ("G", "Hkv") for draw in self.terms):

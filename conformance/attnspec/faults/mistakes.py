@@ -1,0 +1,38 @@
+"""What the `faults.py` of an aspect hands over: its mistakes, of all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attnspec.core.keywords import load_parts
+from attnspec.faults.fault import Fault
+from attnspec.faults.outside import Outside
+from attnspec.faults.size_family import FaultFamily
+from attnspec.faults.size_mechanism import Mechanism
+from attnspec.problems.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class AspectFaults:
+    """The mistakes that an aspect's `faults.py` hands over.
+
+    about: by keyword, the faults that are about it; of another aspect's keyword, how that is lost beside this one.
+    left_on: what is computed though nobody asked for it.  backward: faults of a backward pass.
+    families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
+    bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
+    panel: calls by which a diagnosis tells its faults apart.
+    """
+
+    about: Mapping[str, tuple[Fault, ...]]
+    left_on: tuple[Fault, ...] = ()
+    backward: tuple[Fault, ...] = ()
+    families: tuple[FaultFamily, ...] = ()
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
+    bugs: Mapping[str, Mapping[str, str | Outside]] = field(default_factory=dict)
+    panel: tuple[Recipe, ...] = ()
+
+
+def all_mistakes() -> tuple[AspectFaults, ...]:
+    """The mistakes of every aspect, in order."""
+    return tuple(part.MISTAKES for part in load_parts("faults"))
