@@ -111,7 +111,7 @@ class Keyword:
     counts: of an array of lengths, the axis of which it counts the first entries.  is_from_place: it counts from the
     query's own place, and hides nothing.  beside: the keyword without which it is never given.  is_drawn: a whole
     number that a recipe draws by its own seed.
-    rare: values that few take.
+    rare: values that few take.  numbers: by its name in a sentence, a number of a value at which a mistake may begin.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
@@ -143,6 +143,7 @@ class Keyword:
     beside: str = ""
     misfit: Callable[[KeywordLimits, Any, bool], str] | None = None
     rare: RareValues | None = None
+    numbers: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     needs_causal: str = ""
     called: str = ""
     questions: Mapping[str, str] = field(default_factory=dict)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import inf
+from typing import Any
 
 import numpy as np
 
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.diagnosis.boundary import Boundary, BoundaryCondition
 from attnspec.numerics.sinks import sink_over_lse
@@ -72,12 +73,10 @@ def _largest_of(name: str) -> Callable[[Problem], float | None]:
     return read
 
 
-def _window_side(side: int) -> Callable[[Problem], float | None]:
+def _number_of(keyword: str, number: Callable[[Any], float]) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
-        if problem.window is None:
-            return None
-        width = problem.window[side]
-        return inf if width is None else float(width)
+        value = getattr(problem, keyword)
+        return None if value is None else number(value)
     return read
 
 
@@ -103,9 +102,8 @@ VARIABLES = (
     Variable("P + i", _last_place),
     Variable("the largest key length", _largest_of("key_lengths")),
     Variable("the largest query length", _largest_of("query_lengths")),
-    Variable("the window to the left", _window_side(0)),
-    Variable("the window to the right", _window_side(1)),
-    Variable("softcap", lambda problem: problem.softcap),
+    *(Variable(name, _number_of(word.name, number))
+      for word in KEYWORDS.values() for name, number in word.numbers.items()),
     Variable("sink - lse", sink_over_lse),
 )
 """In this order: the first that divides the cases is told. P + i is the place of the last query behind a past."""

@@ -275,9 +275,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "microsoft/onnxruntime/pull/13050": "layer_key_width_of_query",
         "microsoft/onnxruntime/pull/29892": "output_heads_of_keys",
     },
-    "softcap ignored": {
-        "vllm-project/vllm-metal/pull/550": "sinks_ignored sinks_dropped_with_causal",
-    },
     "softmax axis": {
         "PetrochukM/PyTorch-NLP/issues/2": "softmax_over_batch",
         "labmlai/annotated_deep_learning_paper_implementations/issues/146":

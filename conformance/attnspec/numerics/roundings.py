@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Roundings:
     precision: the class itself, from which an aspect works out the numbers of its own steps.
     """
 
-    precision: Precision
+    precision: Precision = field(compare=False)  # grades that round alike are alike
     accumulate: float
     prescale: float
     scale: float

@@ -35,7 +35,8 @@ from attnspec.subjects.subject import Subject
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
-    *(question for part in load_parts("questions") for question in part.QUESTIONS), *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
+    *(question for part in load_parts("questions") for question in part.QUESTIONS),
+    *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
     *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (

@@ -294,6 +294,7 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
     "softcap ignored": {
         "huggingface/transformers/issues/32848": "softcap_ignored switch_softcap_dropped",
         "vllm-project/vllm-metal/issues/665": "layer_softcap_ignored",
+        "vllm-project/vllm-metal/pull/550": "sinks_ignored sinks_dropped_with_causal",  # the same change lost both
         "sgl-project/sglang/issues/33915": "softcap_ignored softcap_dropped_for_one_query",
     },
 }

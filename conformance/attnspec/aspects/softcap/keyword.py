@@ -37,7 +37,7 @@ KEYWORDS = (
             (2.0, 30.0, 0.5, 8.0), "softcaps", 1.0, repr, _read, _check, grown=_grow,
             # The law of roundings is of first order in them, and a low cap bends within one rounding of a half.
             generic=(30.0, 8.0)),
-        sample=2.0, is_uncommon=True, questions={
+        sample=2.0, is_uncommon=True, numbers={"softcap": float}, questions={
             "softcap.form": "What does a softcap c turn the scaled dot products x into?",
             "softcap.bias": "What does a softcap turn them into if there is a bias?"},
         asks="What does a softcap do to the scaled dot products?",

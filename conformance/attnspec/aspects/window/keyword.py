@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 
 from attnspec.core.errors import SpecError
 from attnspec.core.keyword import GROWN_FROM, Acts, Keyword, KeywordLimits, Saying, Values, Window
@@ -61,6 +63,11 @@ def _scale(window: Window, share: float) -> Window:
     return left, right
 
 
+def _reach(side: int) -> Callable[[Window], float]:
+    """How far a window reaches to a side, 0 being the left; infinitely far without bound."""
+    return lambda window: math.inf if window[side] is None else float(window[side] or 0)
+
+
 _EVEN = {"window_is_symmetric": True, "window_is_bounded": True}
 
 KEYWORDS = (
@@ -74,7 +81,8 @@ KEYWORDS = (
             # Narrow ones: one as wide as the sequence bounds nothing.
             ((1, 1), (2, 0), (0, 1), (3, None), (None, 2), (0, 0), (1, 3), (None, 0), (2, 2), (0, None), (3, 1),
              (1, 0)), "windows", (None, None), _write, _read, _check, grown=_grow, scaled=_scale),
-        sample=(2, 1), is_uncommon=True, misfit=_misfit, needs_causal="window_needs_causal", questions={
+        sample=(2, 1), is_uncommon=True, misfit=_misfit, needs_causal="window_needs_causal",
+        numbers={"the window to the left": _reach(0), "the window to the right": _reach(1)}, questions={
             "window.reach": "Which keys does a query see through a window (left, right) if T = S?",
             "window.longer_keys": "Around which position does the window of query i lie if T < S?",
             "window.longer_queries": "Around which position does the window of query i lie if T > S?",
