@@ -30,7 +30,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import summon
-from attnspec.hosting.pool import close_all
+from attnspec.hosting.client import close_all
 from attnspec.ranking.kernels import clearest_first
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words

@@ -23,7 +23,7 @@ import numpy as np
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
-from attnspec.diagnosis.arithmetic_classes import classes_for
+from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.plain_mistakes import MISTAKES, SHOWS_FROM, Mistake, define
 from attnspec.numerics.precision import VALUES_TRIED, precision_of

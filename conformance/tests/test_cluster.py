@@ -29,7 +29,7 @@ from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
 from attnspec.runner.shards import Named
 from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
-from attnspec.subjects.on_workers import asked_workers
+from attnspec.subjects.installed import asked_workers
 from attnspec.subjects.registry import registered
 from helpers.commands import Cli
 from helpers.outcomes import outcome

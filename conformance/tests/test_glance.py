@@ -13,8 +13,7 @@ from attnspec.engine.engine import REMEMBERED, Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
-from attnspec.probing.probe import probe
-from attnspec.probing.switches import FLIPS
+from attnspec.probing.probe import FLIPS, probe
 from attnspec.problems.demand import logits
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe

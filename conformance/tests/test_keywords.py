@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).parents[2]
 MOST = 22
 """How many files, or folders of one kind of data, may name a keyword."""
 
-LISTS = frozenset({"diagnosis/calls.py", "diagnosis/variables.py"})
+LISTS = frozenset({"diagnosis/inputs.py", "diagnosis/whereabouts.py"})
 """A list of calls that tell faults apart, and one of numbers that a boundary may be on: they have some of every
 keyword, and are no place to look for one.
 """

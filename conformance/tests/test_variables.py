@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.variables import Fact, Variable, condition_on
-from attnspec.diagnosis.whereabouts import Whereabouts
+from attnspec.diagnosis.whereabouts import Fact, Variable, Whereabouts, condition_on
 from attnspec.faults import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver

@@ -15,7 +15,7 @@ from attnspec.cluster.address import read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.plan import Plan
 from attnspec.runner.session import Result
-from attnspec.subjects.on_workers import asked_workers
+from attnspec.subjects.installed import asked_workers
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier

@@ -14,10 +14,9 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
-from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates
+from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates, is_bare
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
-from attnspec.core.targets import is_bare
 from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
 from attnspec.engine.selection import check_known, is_hurried, matching, no_clause, no_dtype

@@ -14,8 +14,7 @@ from attnspec.report.clause_table import applying_to_nobody, shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
 from attnspec.report.joined import Joined, JoinedRun, JudgedSubject
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import Explained, lowered, usual_beginning
-from attnspec.report.other_conventions import is_other_convention, other_conventions
+from attnspec.report.likely_cause import Explained, is_other_convention, lowered, other_conventions, usual_beginning
 from attnspec.report.sections import PageSection
 
 EXITS = {

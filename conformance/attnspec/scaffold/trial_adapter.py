@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.declaration import Declaration, Limits, narrowed_by
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
-from attnspec.core.narrowing import narrowed_by
 from attnspec.core.nouns import Verdict
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.hosting.process import DIED

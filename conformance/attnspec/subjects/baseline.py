@@ -18,8 +18,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import FAILURES, DType, Verdict, gates
-from attnspec.core.targets import is_bare
+from attnspec.core.nouns import FAILURES, DType, Verdict, gates, is_bare
 from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields

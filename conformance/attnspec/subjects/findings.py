@@ -20,8 +20,7 @@ from attnspec.core.harm import Harm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.record.explaining import COMPARISON, SIZES, VALUES, explains, is_named
-from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.record.seen import Seen
+from attnspec.record.outcome import KnownFinding, Outcome, Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.subjects.manifest import read_script

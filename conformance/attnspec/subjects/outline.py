@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
 from attnspec.core.gradient_keywords import BACKWARD
-from attnspec.core.targets import is_bare
+from attnspec.core.nouns import is_bare
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.signature import SOMEWHERE
 

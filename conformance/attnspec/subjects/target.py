@@ -18,14 +18,12 @@ from attnspec.core.plan import HANDED
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
-from attnspec.hosting.client import Client, here
-from attnspec.hosting.pool import client_of
+from attnspec.hosting.client import Client, client_of, here
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.adapters import not_with_this_release
-from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, check_lift
-from attnspec.subjects.declared_precision import check_precision, check_width
+from attnspec.subjects.declared import check_precision, check_width, declaration_of
 from attnspec.subjects.described import Described
 from attnspec.subjects.found import FoundFunction, in_process, there
 from attnspec.subjects.installed import distribution_of

@@ -39,8 +39,7 @@ from attnspec.subjects.backward import grad_given
 from attnspec.subjects.lower import Lowered, lower
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectRaised
 from attnspec.trials.compiling import CompilingTime
-from attnspec.trials.heap import keep_heap
-from attnspec.trials.memory import Memory
+from attnspec.trials.memory import Memory, keep_heap
 from attnspec.trials.paths import Paths
 from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
