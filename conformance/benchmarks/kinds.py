@@ -36,7 +36,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.runner.environment import prepared
 from attnspec.spec.refutations import read_refutations
-from attnspec.trials.archives import Archives
+from attnspec.trials.evaluator import Archives
 
 FOLDER = Path(__file__).parent / "kinds"
 DTYPES = DType.FLOAT32, DType.FLOAT16

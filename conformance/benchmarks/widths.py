@@ -31,7 +31,7 @@ from attnspec.numerics.width import acquitted_by, refuse_too_wide
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, Problem
 from attnspec.spec.load import load_spec
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of

@@ -16,7 +16,8 @@ from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType, Kind
-from attnspec.subjects.declared import ATTRIBUTES, DECLARED, declaration_of
+from attnspec.subjects.attributes import ATTRIBUTES, declaration_of
+from attnspec.subjects.declared import DECLARED
 from attnspec.subjects.registry import load, registered
 from helpers.places import CHECKOUT
 

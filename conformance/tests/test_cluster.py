@@ -13,10 +13,9 @@ import attnspec
 import pytest
 from attnspec.cli.cluster import put_in_order
 from attnspec.cluster import carrier as carrying
-from attnspec.cluster.address import ClusterAddress, read_address
 from attnspec.cluster.carrier import ClusterCarrier
 from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
-from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
+from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
 from attnspec.cluster.workforce import Workforce, resources_for
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict

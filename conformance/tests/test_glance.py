@@ -19,7 +19,7 @@ from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated

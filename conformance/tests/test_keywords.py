@@ -85,7 +85,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "questions/serving.py": "its read-outs",
         "questions/masks.py": "a row that has no key",
         "questions/conventions.py": "the convention of such a row",
-        "subjects/known_conventions.py": "the same, in a baseline",
+        "subjects/baseline.py": "the same, in a baseline",
         "vocabulary/transforms/keywords.py": "a call without it",
         "vocabulary/transforms/serving.py": "its words",
         "faults/fault.py": "the stage of its faults",

@@ -32,7 +32,7 @@ from attnspec.report.coverage import at_sizes
 from attnspec.report.page import render
 from attnspec.runner.gate import gate
 from attnspec.runner.gate_cost import GateCost
-from attnspec.subjects.declared import declaration_of
+from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.registry import registered
 from attnspec.trials import trial as trials
 from attnspec.trials.asked_sizes import asked_of, is_of_one_call

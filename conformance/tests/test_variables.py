@@ -15,7 +15,7 @@ from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
 from attnspec.problems.recipe import Recipe
 from attnspec.report.bugs import likely_words
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial

@@ -44,21 +44,20 @@ from attnspec.cli.options import (
 )
 from attnspec.cli.outputs import Outputs, Together
 from attnspec.cli.verdict_files import BADGE, JUNIT, GitHub, verdict_files
+from attnspec.core.characters import visible
+from attnspec.core.errors import EndedError
 from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, is_bare
+from attnspec.core.plan import Plan
 from attnspec.core.sizes import foretold, read_all
 from attnspec.runner.audit import AUDIT, LIBRARIES
 from attnspec.runner.judge import read_replay
 from attnspec.runner.session import Session
 from attnspec.runner.trial_jobs import TRIALS
+from attnspec.subjects.outline import check_unloaded, loads_at_once
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
-from attnspec.core.characters import visible
-from attnspec.core.errors import EndedError
-from attnspec.core.nouns import is_bare
-from attnspec.core.plan import Plan
-from attnspec.subjects.unloaded import check_unloaded, loads_at_once
 
 _FILES = ("junit", "badge", "baseline")
 """Beside the record and the page, what is made of a run also where the subject cannot be had."""

@@ -15,7 +15,7 @@ from attnspec.core.files import ensure_writable
 from attnspec.core.github_actions import append_summary, is_on_github, is_told
 from attnspec.record.events import Event
 from attnspec.record.read import RunRecord, assemble
-from attnspec.subjects.defined import annotated_at
+from attnspec.subjects.outline import annotated_at
 
 
 class WholeRun:
@@ -54,9 +54,9 @@ def write_junit(records: Sequence[RunRecord], path: Path) -> None:
 
 def write_badge(records: Sequence[RunRecord], path: Path) -> None:
     """Write the badge of one or several runs."""
-    from attnspec.report import badge  # noqa: PLC0415  (weight: the page's summary)
+    from attnspec.report import summary  # noqa: PLC0415  (weight: the page's summary)
 
-    badge.write_badge(records, path)
+    summary.write_badge(records, path)
 
 
 class VerdictFile(WholeRun):

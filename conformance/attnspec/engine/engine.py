@@ -27,19 +27,16 @@ from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
-from attnspec.subjects.baseline import read_baseline, read_conventions, read_tried, with_baseline
+from attnspec.subjects.baseline import ConventionKey, by_key, read_baseline, read_conventions, read_tried, with_baseline
 from attnspec.subjects.baseline_conditions import DIGITS, Conditions, TriedConditions, novelty_of
-from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.outline import meant
+from attnspec.subjects.outline import imports_of, meant
 from attnspec.subjects.registry import findings_about, process_of, registered
-from attnspec.subjects.unloaded import imports_of
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
-    from attnspec.trials.archives import Archives
     from attnspec.trials.compile import Check
-
+    from attnspec.trials.evaluator import Archives
 
 REMEMBERED = 4
 """How many subjects an engine remembers at most: what JAX compiles for one takes some hundred megabytes."""

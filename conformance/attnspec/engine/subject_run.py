@@ -40,12 +40,11 @@ from attnspec.subjects.plain import case_of
 from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking, incidents_of, repeat_first, surviving
-from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
-from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.evaluator import Archives, Evaluator
 from attnspec.trials.judging import Failure, Tally, Violated
 from attnspec.trials.trial import Trial
 

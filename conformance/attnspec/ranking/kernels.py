@@ -23,7 +23,7 @@ from attnspec.runner.jobs import idle
 from attnspec.runner.judge import clause_of, not_run, pronounce
 from attnspec.spec.clause import first_of
 from attnspec.subjects.watching import GIVEN_UP, MOST_HANGS
-from attnspec.trials.archives import Archives
+from attnspec.trials.evaluator import Archives
 from attnspec.trials.memory import hand_back
 
 HANGS = 2

@@ -24,8 +24,7 @@ from attnspec.record.outcome import KnownFinding, Outcome, Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.subjects.manifest import read_script
-from attnspec.subjects.needs import read_device
-from attnspec.subjects.tested import read_versions
+from attnspec.subjects.needs import read_device, read_versions
 
 FILE = "findings.yaml"
 _PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")

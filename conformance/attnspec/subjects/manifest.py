@@ -39,8 +39,19 @@ from attnspec.subjects.installed import (
     not_installed,
     told_by_workers,
 )
-from attnspec.subjects.needs import read_device, read_faster, read_made, read_modules, read_texts, read_variables
-from attnspec.subjects.tested import End, is_known_to, read_ends, read_since, read_versions
+from attnspec.subjects.needs import (
+    End,
+    is_known_to,
+    read_device,
+    read_ends,
+    read_faster,
+    read_made,
+    read_modules,
+    read_since,
+    read_texts,
+    read_variables,
+    read_versions,
+)
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage", "issues",

@@ -1,0 +1,152 @@
+"""What a bare function says of itself in its attributes: `attend.dtypes = ["float32"]`."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import fields as fields_of
+from dataclasses import replace
+
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.declaration import LIMITS, Declaration, of_kind
+from attnspec.core.errors import FileLocation, TargetError
+from attnspec.core.forms import STATE
+from attnspec.core.keywords import KeywordLimits
+from attnspec.core.nouns import Kind
+from attnspec.spec.fields import Fields
+from attnspec.spec.yaml_lines import Located, LocatedList
+from attnspec.subjects.declared import read_declaration
+from attnspec.subjects.described import Described, described_of
+from attnspec.subjects.signature import SOMEWHERE, signature_of
+
+ATTRIBUTES: Mapping[str, str] = {
+    "dtypes": '["float32", "bfloat16"]',
+    "output_dtype": '"float32"',
+    "conventions": '{"hidden_row": "zeros"}',
+    "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
+    "backward_precision": '{"bfloat16": {"partial": 32, "reason": "blocks of 32 queries are stored"}}',
+    "claims": '["causal"]',
+    "lift": '"torch"',
+    "compiles": "True",
+    "sizes": '["B4 H32 Hkv8 T2048 S2048 D128"]',
+    "blocks": '{"T": 128, "S": [64, 128]}',
+    "ties_value_width": "True",
+    "grouped": "False",
+    "self_attention_only": "True",
+    "one_memory": "True",
+    "ties_model_width": "True",
+    "broadcasts": "True",
+    "bias_is_mask": "True",
+    "weights": '"averaged"',
+    "has_biases": "False",
+    "biases": '"query key out"',
+    "single_head": "True",
+    "projects_output": "False",
+    "min_head_width": "16",
+    "min_scores": "64",
+    "contiguous_features": "True",
+    "contiguous": "True",
+    "mask_axes": '"BTS"',
+    "lengths": '"equal"',
+    "causal_lengths": '"no_more_queries"',
+    "past_lengths": '"equal"',
+    "cache": "64",
+    "causal_only": "True",
+    "page_multiple": "16",
+    "constant_bias": "True",
+    "refuses": '["D > 256", "bias with T != S"]',
+    **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
+}
+"""What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
+
+_MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
+
+
+def declaration_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE) -> Declaration:
+    """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
+
+    `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
+    no sense, for an attribute that looks like a known one mistyped, and for what is declared otherwise than so.
+    """
+    function = described_of(function)
+    signature = signature_of(function, name, target=target,
+                             is_always_causal=function.attributes.get("causal_only") is True)
+    if function.is_function:  # an object has attributes of its own, not ours to read
+        for attribute, value in function.attributes.items():
+            _check_name(name, attribute, value, signature.kind, function.place)
+    named = ATTRIBUTES.keys() - ({STATE} - signature.given)  # others than decoders may keep something of theirs there
+    given = {name: value for name, value in function.attributes.items() if name in named}
+    for attribute, value in given.items():
+        _check_value(function, name, attribute, value)
+    said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,
+                   off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given)
+    return of_kind(said, signature.kind)
+
+
+def _read(name: str, given: Mapping[str, object], place: FileLocation) -> Declaration:
+    """The declaration, limits under their own key, as a manifest has them."""
+    limits = {attribute: value for attribute, value in given.items() if attribute in LIMITS}
+    others = {attribute: value for attribute, value in given.items() if attribute not in LIMITS}
+    return read_declaration(Fields(_located({**others, "limits": limits}, place), f"the attributes of {name}",
+                                   TargetError))
+
+
+def _located(value: object, place: FileLocation) -> Located:
+    located = _at(value, place)
+    assert isinstance(located, Located)
+    return located
+
+
+def _at(value: object, place: FileLocation) -> object:
+    """The value as if it had been read from a file, at this place."""
+    if isinstance(value, Mapping):
+        mapping = Located(place)
+        mapping.update({str(_plain(key)): _at(inner, place) for key, inner in value.items()})
+        return mapping
+    if isinstance(value, list | tuple | set | frozenset):
+        sequence = LocatedList(place)
+        sequence.extend(_at(inner, place) for inner in value)
+        return sequence
+    return _plain(value)
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _check_value(function: Described, name: str, attribute: str, value: object) -> None:
+    try:
+        _read(name, {attribute: value}, function.place)
+    except TargetError as wrong:
+        own = "" if function.is_function else f" If {name} uses this attribute itself, wrap {name} in a function."
+        raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None
+
+
+def _check_name(name: str, attribute: str, value: object, kind: Kind, place: FileLocation) -> None:
+    """Raise TargetError for an attribute that means to declare something and does not."""
+    known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
+    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED)), "")
+    if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _plain(value) == kind.value):
+        return
+    raise TargetError(f"{name} has an attribute {attribute!r}; {_way(name, meant, value, kind)}", where=place)
+
+
+def _way(name: str, meant: str, value: object, kind: Kind) -> str:
+    """How what is meant should be declared."""
+    if meant == "kind":
+        return f"its parameters make it {kind.value!r}: a layer takes params and heads. Leave {name}.kind out."
+    if meant == "limits":
+        lines = [f"{name}.{limit} = {_plain(said)!r}" for limit, said in _limits(value).items()]
+        return f"every limit is an attribute of its own. Write {'; '.join(lines)}. Limits: {', '.join(LIMITS)}."
+    if meant in CONVENTIONS:
+        return f"a convention stands in a mapping. Write {name}.conventions = {{{meant!r}: {_plain(value)!r}}}"
+    return (f"did you mean {meant!r}? As in {name}.{meant} = {ATTRIBUTES[meant]}. "
+            f"What can be declared: {', '.join(ATTRIBUTES)}.")
+
+
+def _limits(value: object) -> Mapping[str, object]:
+    """The limits that a mapping names, each by its nearest right name; an example where it names none."""
+    named = {limit: said for word, said in (value.items() if isinstance(value, Mapping) else ())
+             for limit in difflib.get_close_matches(str(word), LIMITS, n=1)}
+    return named or {"ties_value_width": True}
