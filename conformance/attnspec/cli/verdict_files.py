@@ -15,7 +15,7 @@ from attnspec.core.files import ensure_writable
 from attnspec.core.github_actions import append_summary, is_on_github, is_told
 from attnspec.record.events import Event
 from attnspec.record.read import RunRecord, assemble
-from attnspec.subjects.outline import annotated_at
+from attnspec.subjects.defined import annotated_at
 
 
 class WholeRun:
