@@ -18,6 +18,7 @@ from attnspec.core.github_actions import append_summary, is_on_github, is_told
 if TYPE_CHECKING:
     from attnspec.record.read import RunRecord
 
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The plan of a run, and the folder where workers leave their traces."""
     group = parser.getgroup("attnspec", "attnspec (internal: used by the attnspec command)")

@@ -55,6 +55,7 @@ from attnspec.subjects.registry import library_folders, registered
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
 
+
 @click.command()
 @click.option("--baseline", "baselines", multiple=True, metavar="PATH", type=click.Path(exists=True, path_type=Path),
               help="Also check this baseline, or a folder of them.")

@@ -51,6 +51,7 @@ from attnspec.trials.trial import Trial
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
 
+
 @dataclass(slots=True)
 class Refusals:
     """Of one subject. What it said of plain problems is remembered, by the dtype."""

@@ -88,7 +88,7 @@ def plan_of(config: pytest.Config) -> Plan:
     """The plan that this pytest was started with."""
     text = config.getoption("attnspec_plan")
     if not text:
-        raise UsageError("only the attnspec command runs runner/guard.py; in a test file of yours, use attnspec.gate.")
+        raise UsageError("only the attnspec command runs runner/suite.py; in a test file of yours, use attnspec.gate.")
     return decode(Plan, json.loads(text))
 
 
