@@ -24,7 +24,7 @@ from attnspec.faults.sound_decoder import FORGETFUL
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.filling import filled, last_keys
+from attnspec.problems.caches import filled, last_keys
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe

@@ -32,7 +32,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation, Outcome
 from attnspec.runner.texts import violation
 from attnspec.spec.load import load_spec
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import put

@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).parents[2]
 MOST = 22
 """How many files, or folders of one kind of data, may name a keyword."""
 
-LISTS = frozenset({"diagnosis/calls.py", "diagnosis/variables.py"})
+LISTS = frozenset({"diagnosis/inputs.py", "diagnosis/whereabouts.py"})
 """A list of calls that tell faults apart, and one of numbers that a boundary may be on: they have some of every
 keyword, and are no place to look for one.
 """
@@ -61,7 +61,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "questions/serving.py": "its read-outs",
         "questions/masks.py": "a row that has no key",
         "questions/conventions.py": "the convention of such a row",
-        "subjects/known_conventions.py": "the same, in a baseline",
+        "subjects/baseline.py": "the same, in a baseline",
         "vocabulary/transforms/serving.py": "its words",
         "faults/fault.py": "the stage of its faults",
         "faults/key_lengths.py": "its faults",

@@ -17,12 +17,11 @@ from attnspec.cli import completion
 from attnspec.cli.numbers import SEED, WORKERS, ParsedText, Seconds
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.made_variants import VARIANTS as MADE
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.core.shard import read_shard
 from attnspec.core.surroundings import Surroundings
-from attnspec.core.targets import is_bare
 from attnspec.host.lifts import LIFTS
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.installed import look_in

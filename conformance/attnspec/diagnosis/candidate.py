@@ -32,7 +32,7 @@ from attnspec.faults.work import PreparedCall
 from attnspec.numerics.rotary import INTERLEAVED, PAIRS
 from attnspec.problems.problem import Array
 from attnspec.subjects.backward import BackwardPass
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, put
 from attnspec.vocabulary.scene import AnyProblem

@@ -23,7 +23,7 @@ from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.staged import Attend
 from attnspec.subjects.backward import BackwardPass
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 

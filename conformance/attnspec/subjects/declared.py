@@ -8,10 +8,9 @@ from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.coverage import LONGEST
-from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, of_kind
+from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, narrowed_by, of_kind
 from attnspec.core.errors import UsageError
 from attnspec.core.keywords import HIDING
-from attnspec.core.narrowing import narrowed_by
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.sizes import read_sizes, spelled

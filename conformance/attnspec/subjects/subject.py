@@ -18,7 +18,6 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects import decoder
-from attnspec.subjects.adapters import failure_of_adapter
 from attnspec.subjects.backward import (
     BackwardPass,
     call_of_backward,
@@ -29,6 +28,7 @@ from attnspec.subjects.backward import (
 from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
+from attnspec.subjects.exceptions import failure_of_adapter
 from attnspec.subjects.lower import Lowered, head_width, lower
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.misfits import Misfits
