@@ -12,7 +12,7 @@ from pathlib import Path
 import attnspec
 import pytest
 from attnspec.core.keyword import KeywordLimits
-from attnspec.core.keywords import ASPECTS, KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments
+from attnspec.core.keywords import KEYWORDS, OF_ASPECTS, OFF, UNCOMMON, VALUED, KeywordArguments
 from attnspec.faults.fault import Stage
 from attnspec.problems.domain import domain
 from attnspec.problems.recipe import Recipe
@@ -308,7 +308,7 @@ def test_a_limit_that_a_definition_names_exists() -> None:
 
 @pytest.mark.parametrize("keyword", UNCOMMON)
 def test_an_uncommon_keyword_has_a_stage_of_faults(keyword: str) -> None:
-    assert keyword in ASPECTS or Stage(keyword) == keyword
+    assert keyword in OF_ASPECTS or Stage(keyword) == keyword
 
 
 def test_a_list_of_no_keyword_is_an_error_in_python_too() -> None:

@@ -34,7 +34,7 @@ from attnspec.core.page_keywords import PAGES, PagePattern
 from attnspec.core.segment_keywords import SEGMENTS, SegmentPattern
 from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
 
-ASPECTS = ("window", "softcap")
+ASPECTS = ("window", "softcap", "quantised")
 """The aspects that have a folder, in the order in which keywords are listed and stages run."""
 
 
@@ -108,6 +108,9 @@ class KeywordArguments(Generic[ArrayT]):
     scale: float | None = None
     window: Window | None = None
     softcap: float | None = None
+    query_scale: ArrayT | None = None
+    key_scale: ArrayT | None = None
+    value_scale: ArrayT | None = None
     return_weights: bool = False
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
@@ -148,8 +151,11 @@ def keyword_misfit(limits: KeywordLimits, keyword: str, value: object, *, causal
 
 def keywords_beside(limits: KeywordLimits, keyword: str) -> frozenset[str]:
     """The keywords together with which alone a subject with these limits takes this one."""
-    limit = KEYWORDS[keyword].needs_causal if keyword in KEYWORDS else ""
-    return frozenset({"causal"} if limit and getattr(limits, limit) else ())
+    if keyword not in KEYWORDS:
+        return frozenset()
+    word = KEYWORDS[keyword]
+    causal = {"causal"} if word.needs_causal and getattr(limits, word.needs_causal) else set()
+    return frozenset(causal | (word.comes_with(limits) if word.comes_with else set()))
 
 
 class Lists(TypedDict, total=False):
@@ -157,6 +163,9 @@ class Lists(TypedDict, total=False):
 
     windows: Literal["any"] | Sequence[tuple[int | None, int | None]]
     softcaps: Literal["any"] | Sequence[float]
+    query_scale_patterns: Literal["any"] | Sequence[str]
+    key_scale_patterns: Literal["any"] | Sequence[str]
+    value_scale_patterns: Literal["any"] | Sequence[str]
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
     sink_patterns: Literal["any"] | Sequence[SinkPattern]
@@ -193,6 +202,9 @@ _ALL = (
     *DROPOUT,
     *LAYERS,
 )
+
+OF_ASPECTS = frozenset(word.name for part in load_parts("keyword") for word in part.KEYWORDS)
+"""The keywords that have a folder of their own, that of their aspect."""
 
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
 OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}

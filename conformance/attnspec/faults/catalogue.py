@@ -15,7 +15,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
-from attnspec.core.keywords import ASPECTS, KEYWORDS, UNCOMMON
+from attnspec.core.keywords import KEYWORDS, OF_ASPECTS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import PROFILE, ROTARY
 from attnspec.core.serving_keywords import POOL as SERVING_POOL
@@ -53,7 +53,7 @@ from attnspec.faults.sizes.families import FAMILIES
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
     """The faults of a keyword: those that aspects have, or those in a file that is called like it."""
     found = tuple(fault for aspect in all_mistakes() for fault in aspect.about.get(keyword, ()))
-    return found if keyword in ASPECTS else (*import_module(f"attnspec.faults.{keyword}").FAULTS, *found)
+    return found if keyword in OF_ASPECTS else (*import_module(f"attnspec.faults.{keyword}").FAULTS, *found)
 
 
 FIXED: tuple[Fault, ...] = (
