@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.segments.keyword import SEGMENT_PATTERNS, USUAL_SEGMENTS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.core.segment_keywords import SEGMENT_PATTERNS, USUAL_SEGMENTS
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.sound import DENSE, sound_named

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import COUNTS, FROM_PLACE
+from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS

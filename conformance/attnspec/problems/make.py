@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import AXES, BESIDE, DRAWN, OFF, VALUED
+from attnspec.core.keywords import AXES, BESIDE, CACHED, DRAWN, OFF, VALUED
 from attnspec.core.nouns import DType
 from attnspec.problems.caches import divided, past_by
 from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words

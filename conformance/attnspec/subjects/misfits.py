@@ -10,10 +10,9 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import InputForm
-from attnspec.core.gradient_keywords import APART, GRAD
-from attnspec.core.keywords import AXES
+from attnspec.core.keyword_nouns import APART, GRAD
+from attnspec.core.keywords import AXES, SEGMENTED
 from attnspec.core.nouns import Kind
-from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients

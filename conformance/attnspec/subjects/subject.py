@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
-from attnspec.core.gradient_keywords import GRAD, LSE
+from attnspec.core.keyword_nouns import GRAD, LSE
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes

@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import BESIDE, OFF
+from attnspec.core.keywords import BESIDE, CACHED, OFF
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.hints import DrawnCount, KeywordLeftOut
