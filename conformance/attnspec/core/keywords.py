@@ -48,6 +48,11 @@ def load_parts(part: str) -> tuple[ModuleType, ...]:
     return tuple(import_module(name) for name in names if find_spec(name))
 
 
+def keywords_of_aspect(part: ModuleType) -> frozenset[str]:
+    """The names of the keywords of the aspect that a part belongs to."""
+    return frozenset(word.name for word in import_module(f"{part.__package__}.keyword").KEYWORDS)
+
+
 _LAYER = frozenset({Kind.LAYER})
 
 WEIGHTS = Keyword(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from attnspec.core.keywords import load_parts
+from attnspec.core.keywords import keywords_of_aspect, load_parts
 from attnspec.numerics.roundings import Roundings
 from attnspec.problems.problem import Array, Problem
 
@@ -45,7 +45,9 @@ class LogitBend(Protocol):
 
 
 class Mathematics:
-    """What one aspect adds to the definition of attention; each method does nothing by default."""
+    """What one aspect adds to the definition; each method does nothing by default. Problems that have no keyword of the
+    aspect do not ask it.
+    """
 
     def bend_of(self, problem: Problem) -> LogitBend | None:
         """How a problem bends its scaled dot products; None where it does not."""
@@ -59,6 +61,13 @@ class Mathematics:
         del problem, ahead
         return None
 
+    def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
+        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the judged `rows` (T,) or of
+        all; None where the problem hides nothing by this aspect.
+        """
+        del problem, rows
+        return None
+
     def counts_places(self, problem: Problem) -> bool:
         """Whether `visible_keys` needs to know how far ahead each key lies."""
         del problem
@@ -66,16 +75,22 @@ class Mathematics:
 
 
 @functools.cache
-def all_mathematics() -> tuple[Mathematics, ...]:
-    """The mathematics of every aspect that has some, in order."""
-    return tuple(part.MATHEMATICS for part in load_parts("mathematics"))
+def _all_mathematics() -> tuple[tuple[frozenset[str], Mathematics], ...]:
+    """The mathematics of every aspect that has some, in order, each with the keywords of the aspect."""
+    return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics"))
+
+
+def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
+    """The mathematics of the aspects of which the problem has a keyword, in order."""
+    given = problem.keywords
+    return tuple(mathematics for keywords, mathematics in _all_mathematics() if not given.isdisjoint(keywords))
 
 
 def bend_of(problem: Problem) -> LogitBend | None:
     """How a problem bends its scaled dot products; None where it does not. Raises NotImplementedError for two bends at
     once: an aspect that brings a second one says here which goes first.
     """
-    bends = [bend for aspect in all_mathematics() if (bend := aspect.bend_of(problem)) is not None]
+    bends = [bend for aspect in given_mathematics(problem) if (bend := aspect.bend_of(problem)) is not None]
     if len(bends) > 1:
         raise NotImplementedError("two aspects bend the logits of one problem, and nothing says which goes first")
     return bends[0] if bends else None
