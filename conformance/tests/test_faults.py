@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
-from attnspec.core.dropout_keywords import RATE, SEED
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
+from attnspec.core.keyword_nouns import RATE, SEED
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import drift

@@ -12,8 +12,9 @@ from pathlib import Path
 import attnspec
 import pytest
 from attnspec.core.keyword import KeywordLimits
-from attnspec.core.keywords import KEYWORDS, OF_ASPECTS, OFF, UNCOMMON, VALUED, KeywordArguments
+from attnspec.core.keywords import ASPECTS, KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments
 from attnspec.faults.fault import Stage
+from attnspec.faults.mistakes import all_mistakes
 from attnspec.problems.domain import domain
 from attnspec.problems.recipe import Recipe
 
@@ -27,7 +28,7 @@ LISTS = frozenset({"diagnosis/inputs.py", "diagnosis/whereabouts.py"})
 keyword, and are no place to look for one.
 """
 
-FOLDERS = ("faults/sizes/", "aspects/softcap/", "aspects/window/")
+FOLDERS = ("faults/sizes/", *(f"aspects/{aspect}/" for aspect in ASPECTS))
 """Families of faults, and each aspect: the folder counted once."""
 
 NAMED: Mapping[str, Mapping[str, str]] = {
@@ -54,8 +55,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dense.py": "a ring that is as long as it",
     },
     "key_lengths": {
+        "aspects/lengths/": "the aspect itself",
         "core/keywords.py": "its field",
-        "core/serving_keywords.py": "its definition",
         "numerics/lengths.py": "which keys there are",
         "numerics/operands.py": "from where places are counted",
         "questions/serving.py": "its read-outs",
@@ -75,10 +76,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/flashinfer.py": "the arrays of a benchmark that it becomes",
     },
     "query_lengths": {
+        "aspects/lengths/": "the aspect itself",
         "core/feature_coverage.py": "a single query has no shorter length",
         "trials/acting_features.py": "whether a length hides a query",
         "core/keywords.py": "its field",
-        "core/serving_keywords.py": "its definition",
         "core/conventions.py": "the question of what lies beyond",
         "numerics/lengths.py": "which rows there are",
         "numerics/operands.py": "from where places are counted",
@@ -94,9 +95,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/backward.py": "the same, in the backward pass",
     },
     "sinks": {
+        "aspects/sinks/": "the aspect itself",
         "trials/acting_features.py": "a sink acts beside a single key, too",
         "core/keywords.py": "its field",
-        "core/serving_keywords.py": "its definition",
         "problems/keyword_arrays.py": "how it is made",
         "numerics/sinks.py": "the key that it is to the definition and its bound",
         "numerics/blocks.py": "where that key joins the others",
@@ -118,10 +119,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/softcap/": "a change in public that lost both",
     },
     "return_lse": {
+        "aspects/lse/": "the aspect itself",
         "engine/explainer.py": "what is right beside it is told",
         "scaffold/beside.py": "what comes back beside the output, told from weights",
         "core/keywords.py": "its field",
-        "core/serving_keywords.py": "its definition",
         "core/conventions.py": "the questions of its base and of hidden rows",
         "subjects/subject.py": "the shape in which it comes back",
         "questions/serving.py": "its read-outs",
@@ -138,27 +139,27 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
     },
     "past_key": {
+        "aspects/past/": "the aspect itself",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/feature_coverage.py": "a long past is a feature",
         "core/keywords.py": "its field",
-        "core/cache_keywords.py": "its definition",
         "vocabulary/transforms/serving.py": "its slots beyond a length",
         "faults/fault.py": "the stage of its faults",
         "faults/past_key.py": "its faults",
         "faults/past_value.py": "the same of values",
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound_dense.py": "sound formulations of it",
-        "core/decoder_keywords.py": "a cache is called past_key_values elsewhere",
         "faults/decoding.py": "what a cache holds",
         "faults/decoding_mistakes.py": "what it holds wrongly",
         "faults/sound_decoder.py": "what a cache holds in sound formulations",
         "scaffold/decoders.py": "where in an answer a cache is found",
         "aspects/window/": "a window that does not count it",
+        "aspects/decoder/": "a cache is called past_key_values elsewhere",
     },
     "past_value": {
+        "aspects/past/": "the aspect itself",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/keywords.py": "its field",
-        "core/cache_keywords.py": "its definition",
         "vocabulary/transforms/serving.py": "its slots beyond a length",
         "faults/fault.py": "the stage of its faults",
         "faults/past_key.py": "faults of keys and values",
@@ -171,9 +172,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_decoder.py": "what a cache holds in sound formulations",
     },
     "alibi_slopes": {
+        "aspects/slopes/": "the aspect itself",
         "scaffold/search.py": "the way out where a bias by position cannot be switched off",
         "core/keywords.py": "its field",
-        "core/cache_keywords.py": "its definition",
         "problems/keyword_arrays.py": "how it is made",
         "numerics/operands.py": "where it joins the bias",
         "numerics/slopes.py": "the bias that it is, and its term in the bound",
@@ -188,25 +189,17 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/backward.py": "its stage in the backward pass",
     },
     "query_segments": {
+        "aspects/segments/": "the aspect itself",
         "scaffold/learning.py": "one array that is the segments of queries and keys alike",
         "scaffold/trial_adapter.py": "the limit of functions that take one array for both",
         "scaffold/lookup.py": "the names that one array for both has in other libraries",
         "core/keywords.py": "its field",
-        "core/segment_keywords.py": "its definition",
         "problems/keyword_arrays.py": "the pattern that changes nothing",
-        "numerics/operands.py": "where it joins what hides keys",
-        "numerics/lengths.py": "the keys of a query's own segment",
-        "questions/caches.py": "its read-out",
-        "vocabulary/transforms/segments.py": "its words",
-        "faults/fault.py": "the stage of its faults",
-        "faults/query_segments.py": "its faults",
-        "faults/key_segments.py": "faults of the keys' segments",
-        "faults/serving.py": "its stage, which faults replace",
         "faults/sound_dense.py": "sound formulations of it",
     },
     "block_table": {
+        "aspects/pages/": "the aspect itself",
         "core/keywords.py": "its field",
-        "core/page_keywords.py": "its definition",
         "core/forms.py": "the form that it stands for",
         "subjects/subject.py": "the pages that a case asks for",
         "vocabulary/transforms/pages.py": "its words",
@@ -219,7 +212,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "diagnosis/tolerance.py": "the gauge of a backward pass",
         "engine/asked.py": "a function is asked whether its framework differentiates it",
         "core/keywords.py": "its field",
-        "core/gradient_keywords.py": "its definition",
         "host/lifts/plain.py": "how a framework is handed it",
         "subjects/backward.py": "the parameter of a backward pass",
         "subjects/subject.py": "that gradients are asked for with it",
@@ -231,10 +223,11 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/backward.py": "sound backward passes",
         "faults/made.py": "the stage of compiled and recomputed ones",
         "faults/backward_edits.py": "the stage of its faults",
+        "core/keyword_nouns.py": "its name",
     },
     "dropout_rate": {
+        "aspects/dropout/": "the aspect itself",
         "core/keywords.py": "its field",
-        "core/dropout_keywords.py": "its definition",
         "faults/fault.py": "the stage of its faults",
         "faults/dropout_rate.py": "its faults",
         "faults/seed.py": "faults of the seed",
@@ -242,6 +235,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/sound_dropout.py": "sound formulations of it",
         "scaffold/lookup.py": "the names of what a layer of a library calls so",
         "scaffold/modes.py": "the variant of that name, which `attnspec init` writes",
+        "core/keyword_nouns.py": "its name",
     },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
@@ -308,7 +302,7 @@ def test_a_limit_that_a_definition_names_exists() -> None:
 
 @pytest.mark.parametrize("keyword", UNCOMMON)
 def test_an_uncommon_keyword_has_a_stage_of_faults(keyword: str) -> None:
-    assert keyword in OF_ASPECTS or Stage(keyword) == keyword
+    assert any(keyword in aspect.about for aspect in all_mistakes()) or Stage(keyword) == keyword
 
 
 def test_a_list_of_no_keyword_is_an_error_in_python_too() -> None:

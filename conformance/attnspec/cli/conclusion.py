@@ -21,7 +21,7 @@ from attnspec.cli.unjudged import kept_away, lacks
 from attnspec.cli.wording import applied, few, named, of_subject, plural
 from attnspec.core.compiling import because, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
-from attnspec.core.gradient_keywords import APART, GRAD
+from attnspec.core.keyword_nouns import APART, GRAD
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.core.other_names import listed, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, Literal
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.deviation import Deviation
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import KeywordLimits
-from attnspec.core.keywords import keyword_misfit, keywords_beside
+from attnspec.core.keywords import CACHED, keyword_misfit, keywords_beside
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, RefusalCondition, nearest_taken
 

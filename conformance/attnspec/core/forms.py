@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import COUNTS, KEYWORDS
+from attnspec.core.keywords import CACHED, COUNTS, KEYWORDS
 from attnspec.core.nouns import Kind
 
 

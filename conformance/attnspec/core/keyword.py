@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnspec.core.errors import SpecError, hint
 from attnspec.core.nouns import Kind
 
 
@@ -172,3 +173,24 @@ def read_number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError(f"{name} should be a number, not {text!r}") from None
+
+
+def _pattern_reader(keyword: str, known: tuple[str, ...]) -> Callable[[str], str]:
+    """Reads the name of a pattern from a recipe. It raises ValueError, with the nearest name, for any other text."""
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"{keyword}={text} names no pattern.{hint(text, known)}".rstrip("."))
+        return text
+    return read
+
+
+def make_pattern_values(keyword: str, known: Mapping[Any, str], usual: tuple[Any, ...], what: str,
+                        plural: str = "") -> Values:
+    """The values of a keyword whose arrays are made by patterns, the first of the usual ones where none is said."""
+    def taken(name: str) -> str:
+        if name not in known:
+            raise SpecError.unknown(f"pattern of {what}", name, known)
+        return name
+
+    plural = plural or f"{keyword.removesuffix('s')}_patterns"
+    return Values(usual, plural, usual[0], str, _pattern_reader(keyword, tuple(known)), taken)

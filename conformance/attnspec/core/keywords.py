@@ -17,25 +17,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
-from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
-from attnspec.core.decoder_keywords import STEPS, StepPattern
-from attnspec.core.dropout_keywords import DROPOUT
-from attnspec.core.gradient_keywords import GRADIENTS, GradPattern
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values, Window, read_number
+from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Values, Window
+from attnspec.core.keyword_nouns import (
+    GradPattern,
+    LengthPattern,
+    PagePattern,
+    PastPattern,
+    SegmentPattern,
+    SinkPattern,
+    SlopePattern,
+    StepPattern,
+)
 from attnspec.core.nouns import Kind
-from attnspec.core.page_keywords import PAGES, PagePattern
-from attnspec.core.segment_keywords import SEGMENTS, SegmentPattern
-from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
 
-ASPECTS = ("window", "softcap", "quantised")
-"""The aspects that have a folder, in the order in which keywords are listed and stages run."""
+ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "lse", "past", "slopes", "segments",
+           "pages", "decoder", "gradients", "dropout")
+"""The aspects, in the order in which stages run."""
 
 
 @functools.cache
@@ -45,29 +48,12 @@ def load_parts(part: str) -> tuple[ModuleType, ...]:
     return tuple(import_module(name) for name in names if find_spec(name))
 
 
-_LAYER = frozenset({Kind.LAYER})
-_MASK_NAMES = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask",
-               "key_padding_mask", "padding_mask", "custom_mask")
+def keywords_of_aspect(part: ModuleType) -> frozenset[str]:
+    """The names of the keywords of the aspect that a part belongs to."""
+    return frozenset(word.name for word in import_module(f"{part.__package__}.keyword").KEYWORDS)
 
-MASKS = (
-    Keyword(
-        "mask", "(B,H,T,S) bool", "True where a query may attend to a key", "masking", Acts.VISIBILITY, "{0} | None",
-        promise="a boolean mask excludes keys, whatever values they hold", hides=True, axes="BHTS",
-        other_names=("attn_mask", "attention_mask", "src_mask"), parameters=_MASK_NAMES),
-    Keyword(
-        "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf masks a key", "bias",
-        Acts.LOGITS, "{0} | None", promise="an additive bias on the scaled logits", hides=True, axes="BHTS",
-        other_names=("attn_bias", "attention_bias"),
-        parameters=("bias", "attn_bias", "attention_bias", "biases", "position_bias", "relative_position_bias",
-                    *_MASK_NAMES)),  # a mask's parameter may also be where a bias is added
-    Keyword(
-        "causal", "bool", "a query attends to no later key; see `causal_alignment`", "causal", Acts.VISIBILITY, "bool",
-        promise="a query attends to no later key", hides=True, as_causal=True, called="causal flag",
-        other_names=("is_causal", "use_causal_mask"),
-        parameters=("causal", "is_causal", "use_causal_mask", "use_causal", "autoregressive", "mask_future",
-                    "causal_mask", "attn_mask_type", "mask_type", *_MASK_NAMES[:3]),
-        sayings=(Saying("True", posed=True), Saying('"causal"', "a word", posed=True))),
-)
+
+_LAYER = frozenset({Kind.LAYER})
 
 WEIGHTS = Keyword(
     "return_weights", "bool", "return the pair (output, weights)", "weights", Acts.ANSWER, "bool",
@@ -178,33 +164,10 @@ class Lists(TypedDict, total=False):
     dropout_rates: Literal["any"] | Sequence[float]
 
 
-_ALL = (
-    *MASKS,
-    Keyword(
-        "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
-        "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
-        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(read_number, "scale"), float,
-                      # A scale of 0 would make all weights the same, and so all their roundings.
-                      generic=(0.3, 0.0625, 1.0)),
-        other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
-        parameters=("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "qk_scale",
-                    "temperature", "norm_factor", "softmax_temperature"),
-        sayings=(Saying("scale", posed=0.75),
-                 Saying("1 / scale", "what the dot products are divided by", posed=0.75))),
-    *(word for part in load_parts("keyword") for word in part.KEYWORDS),
-    WEIGHTS,
-    *SERVING,
-    *CACHES,
-    *SEGMENTS,
-    *PAGES,
-    *STEPS,
-    *GRADIENTS,
-    *DROPOUT,
-    *LAYERS,
-)
-
-OF_ASPECTS = frozenset(word.name for part in load_parts("keyword") for word in part.KEYWORDS)
-"""The keywords that have a folder of their own, that of their aspect."""
+_DEFINED = {word.name: word for word in (
+    WEIGHTS, *LAYERS, *(word for part in load_parts("keyword") for word in part.KEYWORDS))}
+# In the order of the fields: seeds and records count keywords in it, whichever aspect defines them.
+_ALL = (*(_DEFINED[each.name] for each in fields(KeywordArguments)), *LAYERS)
 
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
 OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}
@@ -222,6 +185,10 @@ FROM_PLACE = frozenset({*PLACED, *(word.name for word in _ALL if word.is_from_pl
 """All that count from a query's own place."""
 AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}
 """The axes of the keywords that are arrays."""
+CACHED = tuple(name for name, axes in AXES.items() if "P" in axes)
+"""The keywords that stand before key and value, in this order."""
+SEGMENTED = tuple(name for name, axes in AXES.items() if axes in {"BT", "BS"})
+"""The segments of queries, and those of keys."""
 BESIDE: Mapping[str, str] = {word.name: word.beside for word in _ALL if word.beside}
 """The keywords that are given together, by the one and by the other."""
 DRAWN = frozenset(word.name for word in _ALL if word.is_drawn)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import COUNTS, FROM_PLACE
+from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
@@ -124,7 +123,7 @@ LAYER_CALLS: tuple[DiagnosticCall, ...] = (
     _call(SQUARE_LAYER, "return_weights causal", "integers", seed=11),
 )
 
-_PAST, _SEGMENTS = "past_key past_value", "query_segments key_segments"
+_PAST = "past_key past_value"
 
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     *(DiagnosticCall(recipe) for aspect in all_mistakes() for recipe in aspect.panel),
@@ -152,11 +151,6 @@ UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     _call(QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
     _call(SQUARE, "alibi_slopes mask", seed=101), _call(SQUARE, "alibi_slopes bias", seed=102),
     _call(ONE, "alibi_slopes", seed=103), _call(SQUARE, f"{_PAST} alibi_slopes", seed=104),
-    _call(SQUARE, _SEGMENTS, seed=110), _call(RAGGED, _SEGMENTS, seed=111, query_segments="by_turns"),
-    _call(SQUARE, f"{_SEGMENTS} causal", seed=112, query_segments="ragged"),
-    _call(GROUPED, f"{_SEGMENTS} mask", seed=113, query_segments="padded"),
-    _call(SQUARE, f"{_SEGMENTS} bias", seed=114, query_segments="by_turns"),
-    _call(BLOCKS, _SEGMENTS, seed=115, query_segments="padded"),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
 

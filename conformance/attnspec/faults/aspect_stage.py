@@ -45,11 +45,16 @@ class AspectStage:
         del call, ahead
         return None
 
+    def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:
+        """Which of so many keys a query sees wherever it stands, (B,1,1,S) or (B,1,T,S); None: all."""
+        del call, keys
+        return None
+
 
 @functools.cache
 def all_stages() -> tuple[AspectStage, ...]:
     """The stage of every aspect that has one, in the order in which they run."""
-    return tuple(part.STAGE for part in load_parts("faults"))
+    return tuple(part.STAGE for part in load_parts("faults") if hasattr(part, "STAGE"))
 
 
 def bend_logits(logits: Array, call: KeywordArguments[Array], keep: Keep = keep_as_is) -> Array:
@@ -74,3 +79,8 @@ def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
 def restore(work: PreparedCall) -> PreparedCall:
     """The call with the numbers that attend in the place of what stands for them, by every aspect."""
     return functools.reduce(lambda prepared, stage: stage.restore(prepared), all_stages(), work)
+
+def own_keys(call: KeywordArguments[Array], keys: int) -> Array:
+    """The keys that every aspect leaves in sight wherever a query stands: (S,), (B,1,1,S) or (B,1,T,S)."""
+    parts = (stage.own_keys(call, keys) for stage in all_stages())
+    return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(keys, bool))

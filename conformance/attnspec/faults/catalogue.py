@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 
-from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
-from attnspec.core.dropout_keywords import DROPOUT
-from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
-from attnspec.core.gradient_keywords import GRAD
-from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
-from attnspec.core.keywords import KEYWORDS, OF_ASPECTS, UNCOMMON
+from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL
+from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import PROFILE, ROTARY
-from attnspec.core.serving_keywords import POOL as SERVING_POOL
 from attnspec.faults import (
     bias,
     blocks,
@@ -51,9 +48,11 @@ from attnspec.faults.sizes.families import FAMILIES
 
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
-    """The faults of a keyword: those that aspects have, or those in a file that is called like it."""
-    found = tuple(fault for aspect in all_mistakes() for fault in aspect.about.get(keyword, ()))
-    return found if keyword in OF_ASPECTS else (*import_module(f"attnspec.faults.{keyword}").FAULTS, *found)
+    """The faults of a keyword: those of its own file or aspect, then those of other aspects."""
+    tables = (*(aspect.about for aspect in all_mistakes()), *(aspect.beside for aspect in all_mistakes()))
+    found = tuple(fault for table in tables for fault in table.get(keyword, ()))
+    of_file = f"attnspec.faults.{keyword}"
+    return (*import_module(of_file).FAULTS, *found) if find_spec(of_file) else found
 
 
 FIXED: tuple[Fault, ...] = (
@@ -85,7 +84,7 @@ BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
 
 FORMED: Mapping[InputForm, frozenset[str]] = {
     InputForm.PACKED: SAID | EXPRESSED, InputForm.PAGED: HELD_IN_PAGES | {TABLE},
-    InputForm.DECODER: (BESIDE_CACHE - {word.name for word in DROPOUT}) | HELD_IN_CACHE | {STATE}}
+    InputForm.DECODER: (BESIDE_CACHE - acting_on(Acts.WEIGHTS).keys()) | HELD_IN_CACHE | {STATE}}
 """By form, the keywords that our own functions of this form take: all that it has a place for, but no decoder drops."""
 
 OTHER_PATH = "other_path"

@@ -33,8 +33,6 @@ class Stage(enum.StrEnum):
     PAST_VALUE = "past_value"
     ALIBI_SLOPES = "alibi_slopes"
     ROTARY = "rotary"
-    QUERY_SEGMENTS = "query_segments"
-    KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
     CACHE = "cache"

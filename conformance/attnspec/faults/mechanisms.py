@@ -209,9 +209,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
                                        " layer_mask_dropped_without_weights",
         "jax-ml/jax/issues/23349": "mask_ignored key_lengths_ignored",
         "jax-ml/jax/issues/19237": "causal_ignored",
-        "AI-Hypercomputer/maxtext/issues/4476":
-            "segments_dropped_with_causal segments_ignored mask_dropped_with_causal",
-        "google/praxis/issues/30": "segments_ignored layer_mask_ignored",
         "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
         "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
         "areal-project/AReaL/issues/1442": "packed_together mask_ignored",

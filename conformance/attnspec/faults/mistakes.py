@@ -29,7 +29,8 @@ class SoundFormulation:
 class AspectFaults:
     """The mistakes that an aspect's `faults.py` hands over.
 
-    about: by keyword, the faults that are about it; of another aspect's keyword, how that is lost beside this one.
+    about: by keyword of this aspect, the faults that are about it.  beside: by keyword of another one, how that is lost
+    beside this one.
     left_on: what is computed though nobody asked for it.  backward: faults of a backward pass.
     families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
     bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
@@ -38,6 +39,7 @@ class AspectFaults:
     """
 
     about: Mapping[str, tuple[Fault, ...]]
+    beside: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     left_on: tuple[Fault, ...] = ()
     backward: tuple[Fault, ...] = ()
     families: tuple[FaultFamily, ...] = ()

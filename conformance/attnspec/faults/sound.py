@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.dropout_keywords import POOL
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
+from attnspec.core.keyword_nouns import DROPOUT_POOL
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
@@ -162,6 +162,6 @@ def _keywords(sound: Sound) -> frozenset[str]:
     if sound.name in _POOL_OF:
         return frozenset(word.name for word in words if word.pool in {"", _POOL_OF[sound.name]})
     if sound.name not in DROPPING:
-        return frozenset(word.name for word in words if word.pool not in {POOL, *_POOL_OF.values()})
+        return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
     return frozenset(word.name for word in words
-                     if word.pool in {"", POOL} and word.profile not in _NOT_OF_DROPPING)
+                     if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.aspect_stage import bend_logits, near_keys
+from attnspec.faults.aspect_stage import bend_logits, near_keys, own_keys
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
@@ -47,8 +47,7 @@ def _visible(call: HandedOver) -> Array:
     joined = joined & near_keys(call, np.arange(S) - np.arange(T)[:, None] - P)
     if call.key_lengths is not None:
         joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
-    if call.query_segments is not None and call.key_segments is not None:
-        joined = joined & (call.query_segments[:, None, :, None] == call.key_segments[:, None, None])
+    joined = joined & own_keys(call, S)
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 

@@ -22,7 +22,7 @@ from attnspec.faults.aspect_stage import restore as restore_entries
 from attnspec.faults.dropping import drop
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
-from attnspec.faults.serving import ahead, clear, extend, join, own_keys, own_segment, slope, start
+from attnspec.faults.serving import ahead, clear, extend, join, own_keys, slope, start
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -154,7 +154,6 @@ class Stages:
     past: Callable[[PreparedCall], Array] = past
     near: Callable[[PreparedCall], Array] = near
     own_keys: Callable[[PreparedCall], Array] = own_keys
-    own_segment: Callable[[PreparedCall], Array] = own_segment
     scale: Callable[[PreparedCall], float] = scale
     logits: Callable[[PreparedCall, float], Array] = logits
     bend: Callable[[Array, PreparedCall], Array] = bend
@@ -222,7 +221,6 @@ def prepare(call: HandedOver, stages: Stages = SOUND) -> PreparedCall:
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
     barred = False if work.bias is None else np.isneginf(work.bias)
     visible = stages.masked(work) & stages.past(work) & stages.near(work) & stages.own_keys(work)
-    visible = visible & stages.own_segment(work)
     return work.but(visible=visible & ~np.asarray(barred))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from attnspec.core.cache_keywords import POOL as CACHES
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import FileLocation
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import CACHES_POOL, GRAD
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, SOUND, is_fault
@@ -117,7 +116,7 @@ class SoundBackward:
 def declaration_of_pair(sound: SoundBackward) -> Declaration:
     """That of the forward pass, with gradients, the keywords of caches left out."""
     base = declaration_of_sound(FORWARD[sound.forward])
-    keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES) | {GRAD}
+    keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES_POOL) | {GRAD}
     backward = dict.fromkeys(DType, sound.declared) if sound.declared else {}
     claims = tuple(dict.fromkeys(KEYWORDS[name].profile for name in keywords if KEYWORDS[name].profile in base.claims))
     return replace(base, keywords=keywords, backward_precision=backward, claims=(*claims, KEYWORDS[GRAD].profile))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from attnspec.core.keywords import load_parts
+from attnspec.core.keywords import keywords_of_aspect, load_parts
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, Roundings
 from attnspec.problems.problem import Array, Problem
@@ -48,7 +48,9 @@ class LogitBend(Protocol):
 
 
 class Mathematics:
-    """What one aspect adds to the definition of attention; each method does nothing by default."""
+    """What one aspect adds to the definition; each method does nothing by default. Problems that have no keyword of the
+    aspect do not ask it.
+    """
 
     def bend_of(self, problem: Problem) -> LogitBend | None:
         """How a problem bends its scaled dot products; None where it does not."""
@@ -71,6 +73,13 @@ class Mathematics:
         del problem, precision
         return EXACT_INPUTS
 
+    def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
+        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the judged `rows` (T,) or of
+        all; None where the problem hides nothing by this aspect.
+        """
+        del problem, rows
+        return None
+
     def counts_places(self, problem: Problem) -> bool:
         """Whether `visible_keys` needs to know how far ahead each key lies."""
         del problem
@@ -78,16 +87,22 @@ class Mathematics:
 
 
 @functools.cache
-def all_mathematics() -> tuple[Mathematics, ...]:
-    """The mathematics of every aspect that has some, in order."""
-    return tuple(part.MATHEMATICS for part in load_parts("mathematics"))
+def _all_mathematics() -> tuple[tuple[frozenset[str], Mathematics], ...]:
+    """The mathematics of every aspect that has some, in order, each with the keywords of the aspect."""
+    return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics"))
+
+
+def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
+    """The mathematics of the aspects of which the problem has a keyword, in order."""
+    given = problem.keywords
+    return tuple(mathematics for keywords, mathematics in _all_mathematics() if not given.isdisjoint(keywords))
 
 
 def bend_of(problem: Problem) -> LogitBend | None:
     """How a problem bends its scaled dot products; None where it does not. Raises NotImplementedError for two bends at
     once: an aspect that brings a second one says here which goes first.
     """
-    bends = [bend for aspect in all_mathematics() if (bend := aspect.bend_of(problem)) is not None]
+    bends = [bend for aspect in given_mathematics(problem) if (bend := aspect.bend_of(problem)) is not None]
     if len(bends) > 1:
         raise NotImplementedError("two aspects bend the logits of one problem, and nothing says which goes first")
     return bends[0] if bends else None
@@ -95,12 +110,12 @@ def bend_of(problem: Problem) -> LogitBend | None:
 
 def attending(problem: Problem) -> Problem:
     """The problem with the numbers that attend in the place of what stands for them, by every aspect."""
-    return functools.reduce(lambda posed, aspect: aspect.attending(posed), all_mathematics(), problem)
+    return functools.reduce(lambda posed, aspect: aspect.attending(posed), given_mathematics(problem), problem)
 
 
 def input_errors(problem: Problem, precision: Precision) -> InputErrors:
     """What a subject of this class may do to the entries before they meet, by every aspect together."""
-    errors = [aspect.input_errors(problem, precision) for aspect in all_mathematics()]
+    errors = [aspect.input_errors(problem, precision) for aspect in given_mathematics(problem)]
     return InputErrors(
         *(math.prod(1 + getattr(each, name) for each in errors) - 1 for name in ("of_logits", "of_values")),
         *(math.prod(getattr(each, name) for each in errors) for name in ("logit_growth", "value_growth")))

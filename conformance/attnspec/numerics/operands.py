@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.aspect import LogitBend, all_mathematics, bend_of
-from attnspec.numerics.lengths import own_keys, own_segment, queries_within
+from attnspec.numerics.aspect import LogitBend, bend_of, given_mathematics
+from attnspec.numerics.lengths import own_keys, queries_within
 from attnspec.numerics.slopes import alibi
 from attnspec.problems.problem import Array, Problem, joined
 
@@ -103,10 +103,8 @@ def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
     of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
-    segments = None if problem.query_segments is None else own_segment(problem, rows)
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), *of_lengths,
-                               segments)
+                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
              if part is not None]
     if not parts:
         return None
@@ -142,11 +140,13 @@ def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) 
 
 
 def _of_aspects(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Iterator[Array | None]:
-    """(T,S) or (B,1,T,S) each: the keys that each aspect leaves in sight; None of one that hides none."""
-    counting = [aspect for aspect in all_mathematics() if aspect.counts_places(problem)]
+    """(T,S), (B,1,1,S) or (B,1,T,S) each: the keys that each aspect leaves in sight; None of one that hides none."""
+    given = given_mathematics(problem)
+    counting = [aspect for aspect in given if aspect.counts_places(problem)]
     if counting:
         ahead = _ahead(problem, conventions, rows)
         yield from (aspect.visible_keys(problem, ahead) for aspect in counting)
+    yield from (aspect.own_keys(problem, rows) for aspect in given)
 
 
 def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array:

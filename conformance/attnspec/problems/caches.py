@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED, PastPattern
 from attnspec.core.forms import STATE
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import AXES, KEYWORDS, OFF, acting_on
+from attnspec.core.keyword_nouns import PastPattern
+from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, acting_on
 from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
 
 _PASTS: Mapping[PastPattern, Callable[[int, int], int]] = {

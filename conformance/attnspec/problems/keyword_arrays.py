@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.cache_keywords import SlopePattern
-from attnspec.core.gradient_keywords import GRAD, GradPattern
+from attnspec.core.keyword_nouns import GRAD, GradPattern, LengthPattern, SegmentPattern, SinkPattern, SlopePattern
 from attnspec.core.keywords import AXES, BESIDE, COUNTS, KEYWORDS, load_parts
 from attnspec.core.nouns import DType
-from attnspec.core.segment_keywords import SegmentPattern
-from attnspec.core.serving_keywords import LengthPattern, SinkPattern
 from attnspec.problems.entries import Words, integers, normal, uniform, words
 from attnspec.problems.problem import Array, Sizes, numpy_dtype
 

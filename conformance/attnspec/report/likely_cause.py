@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import describe_answer
-from attnspec.core.gradient_keywords import PROFILE as GRADIENTS
+from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
@@ -211,7 +211,7 @@ def _shows_in_gradients(named: Explained, other: Explained) -> bool:
         return False
     needed = [needed_keywords(each.evidence.located) if each.evidence else [] for each in other.failures]
     return all(named.cause.stage in each for each in needed) and all(
-        each.clause.startswith(f"{GRADIENTS}.") for each in other.failures)
+        each.clause.startswith(f"{GRADIENTS_PROFILE}.") for each in other.failures)
 
 
 def _is_of_the_softmax(group: Explained) -> bool:

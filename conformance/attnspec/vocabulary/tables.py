@@ -23,7 +23,6 @@ from attnspec.vocabulary.transforms import (
     layers,
     pages,
     rotary,
-    segments,
     serving,
     steps,
 )
@@ -90,7 +89,7 @@ TRANSFORMS: Words = _words(
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
     *serving.OF_SERVING, *caches.OF_CACHES,
-    *segments.OF_SEGMENTS, *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
+    *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
     *dropping.OF_DROPOUT,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,

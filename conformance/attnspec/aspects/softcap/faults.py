@@ -306,5 +306,5 @@ _PANEL = (
 )
 
 MISTAKES = AspectFaults(
-    about={"softcap": _FAULTS, "window": _OF_WINDOW}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
+    about={"softcap": _FAULTS}, beside={"window": _OF_WINDOW}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
     mechanisms=_MECHANISMS, bugs=_BUGS, panel=_PANEL)

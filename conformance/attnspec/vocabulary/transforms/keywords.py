@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import BESIDE, OFF
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import BESIDE, CACHED, OFF, acting_on
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.hints import DrawnCount, KeywordLeftOut
@@ -48,6 +48,12 @@ def _first(problem: Problem, over: str) -> Array:
     if problem.mask is None:
         raise NoClaim("there is no mask")
     return np.take(problem.mask, [0], axis={"batch": 0, "heads": 1, "queries": 2}[over])
+
+
+def hide_by_mask(posed: Attention) -> Attention:
+    """Hand over an explicit mask in place of all that hides keys, but a bias. It is no word; words are made of it."""
+    mask = visible_keys(posed.one.but(bias=None), posed.conventions)
+    return posed.but(**{**acting_on(Acts.VISIBILITY), "mask": mask})
 
 
 def zero_bias(posed: Attention) -> Attention:

@@ -1,4 +1,4 @@
-"""Transforms of documents that share a row."""
+"""The words of the spec language that are about segments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.problems.problem import Array
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention, entries_along
-from attnspec.vocabulary.transforms.serving import lengths_as_mask
+from attnspec.vocabulary.transforms.keywords import hide_by_mask
 
 FIRST, STEP = 2**24, 256
 """Numbers from the first one on, so far apart, are told apart neither by float32 nor by their lowest byte."""
@@ -17,7 +17,7 @@ FIRST, STEP = 2**24, 256
 
 def segments_as_mask(posed: Attention) -> Attention:
     """Hand segments over as an explicit mask, joined with all else that hides keys, but a bias."""
-    return lengths_as_mask(posed)
+    return hide_by_mask(posed)
 
 
 def cut_to_segments(posed: Attention) -> Attention:
@@ -60,5 +60,4 @@ def _renamed(segments: Array) -> Array:
     return np.asarray(FIRST + STEP * (segments // 2) + segments % 2, np.int32)
 
 
-OF_SEGMENTS = (segments_as_mask, cut_to_segments, rename_segments)
-"""The words of these keywords."""
+TRANSFORMS = (segments_as_mask, cut_to_segments, rename_segments)

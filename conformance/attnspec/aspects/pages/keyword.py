@@ -1,21 +1,12 @@
-"""The keyword of keys and values that lie in pages: a table says which page holds which keys of a batch entry.
-
-It joins the others in `keywords`, and has a pool of its own, so that the clauses of others keep their cases.
-"""
+"""The keyword `block_table`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-from attnspec.core.keyword import Acts, Keyword
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.keyword import Acts, Keyword, make_pattern_values
+from attnspec.core.keyword_nouns import PAGES_POOL, PagePattern
 
-POOL = "pages"
-
-PagePattern = Literal["shuffled", "in_order", "backwards", "one_slot", "odd", "one_page", "long_table", "large_beyond",
-                      "nan_beyond", "no_page_beyond", "shared",
-                      "pages_of_16", "pages_of_32", "pages_of_64", "pages_of_128", "pages_of_256", "beyond_16_bits"]
 PAGE_PATTERNS: Mapping[PagePattern, str] = {
     "shuffled": "pages of 4 slots in any order, two unused ones among them",
     "in_order": "pages of 4 slots, entry by entry, one behind the other",
@@ -41,13 +32,13 @@ clause asks for those after `long_table`, and for `in_order`, which shows little
 """
 USUAL_PAGES: tuple[PagePattern, ...] = ("shuffled", "one_slot", "long_table", "odd", "one_page", "backwards")
 
-PAGES = (
+KEYWORDS = (
     Keyword(
         "block_table", "(B,N) int32", "key and value are pages (pages,page,Hkv,·), and key j of batch entry b stands "
         "in slot j % page of page block_table[b, j // page]; its number of keys comes with it", "paged", Acts.LAYOUT,
         "{0} | None", promise="keys and values lie in pages, which a table names for each batch entry",
         kinds=frozenset(), in_layers=False,
-        values=patterns("block_table", PAGE_PATTERNS, USUAL_PAGES, "pages", "page_patterns"), sample="shuffled",
-        is_uncommon=True, pool=POOL, other_names=("page_table", "block_tables"),
+        values=make_pattern_values("block_table", PAGE_PATTERNS, USUAL_PAGES, "pages", "page_patterns"),
+        sample="shuffled", is_uncommon=True, pool=PAGES_POOL, other_names=("page_table", "block_tables"),
         parameters=("block_table", "block_tables", "page_table", "page_tables", "page_indices")),
 )

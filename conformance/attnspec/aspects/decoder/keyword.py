@@ -1,20 +1,12 @@
-"""The keyword of decoders, which are called step after step and hand their cache on from call to call.
-
-It joins the others in `keywords`, and has a pool of its own, so that the clauses of others keep their cases.
-"""
+"""The keyword `cache`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-from attnspec.core.keyword import Acts, Keyword
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.keyword import Acts, Keyword, make_pattern_values
+from attnspec.core.keyword_nouns import DECODER_POOL, StepPattern
 
-POOL = "decoder"
-
-StepPattern = Literal["at_once", "token_by_token", "halves", "growing", "beside_another", "after_another",
-                      "tried_before"]
 STEP_PATTERNS: Mapping[StepPattern, str] = {
     "at_once": "the past is stored by one call",
     "token_by_token": "the last 16 past keys are stored one by one, and those before them at once",
@@ -29,14 +21,14 @@ STEP_PATTERNS: Mapping[StepPattern, str] = {
 USUAL_STEPS: tuple[StepPattern, ...] = ("at_once", "token_by_token", "halves", "growing", "beside_another",
                                         "after_another")
 
-STEPS = (
+KEYWORDS = (
     Keyword(
         "cache", "None, or what the call before handed back", "the cache of a sequence: what earlier calls stored, and "
         "None before the first; the call hands back the one for the next call", "decoder", Acts.LAYOUT, "Any",
         promise="calls one behind the other, each with the cache of the one before, are calls with a past",
         kinds=frozenset(), in_layers=False,
-        values=patterns("cache", STEP_PATTERNS, USUAL_STEPS, "steps", "step_patterns"), sample="halves",
-        is_uncommon=True, pool=POOL, questions={
+        values=make_pattern_values("cache", STEP_PATTERNS, USUAL_STEPS, "steps", "step_patterns"), sample="halves",
+        is_uncommon=True, pool=DECODER_POOL, questions={
             "cache.steps": "Which keys does a query see behind a cache that two calls have filled?",
             "cache.overfull": "What does a call do whose keys the cache has no room for?",
             "cache.used": "May a cache be continued a second time?"},

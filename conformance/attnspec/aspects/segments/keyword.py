@@ -1,19 +1,13 @@
-"""The keywords of documents that share a row: each query and each key has the number of its segment.
-
-They join the others in `keywords`, and have a pool of their own, so that the clauses of others keep their cases.
-"""
+"""The keywords `query_segments` and `key_segments`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, Saying
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, Saying, make_pattern_values
+from attnspec.core.keyword_nouns import SEGMENTS_POOL, SegmentPattern
 
-POOL = "segments"
-
-SegmentPattern = Literal["ragged", "two", "by_turns", "padded", "alike", "one", "keys_apart"]
 SEGMENT_PATTERNS: Mapping[SegmentPattern, str] = {
     "ragged": "up to four segments, one behind the other, in each batch entry its own",
     "two": "two segments, the first of which ends in each batch entry at a place of its own",
@@ -38,13 +32,13 @@ def _segments_misfit(limits: KeywordLimits, segments: Any, _causal: bool) -> str
     return "one array of segments, for queries and keys" if limits.segments_are_shared and is_apart else ""
 
 
-SEGMENTS = (
+KEYWORDS = (
     Keyword(
         "query_segments", "(B,T) int32", "the number of each query's segment: a query sees the keys of its own segment "
         "and no others", "segments", Acts.VISIBILITY, "{0} | None",
         promise="a query attends to the keys of its own segment only", in_layers=False, hides=True, axes="BT",
-        values=patterns("query_segments", SEGMENT_PATTERNS, USUAL_SEGMENTS, "segments", "segment_patterns"),
-        sample="two", is_uncommon=True, pool=POOL, beside="key_segments", misfit=_segments_misfit,
+        values=make_pattern_values("query_segments", SEGMENT_PATTERNS, USUAL_SEGMENTS, "segments", "segment_patterns"),
+        sample="two", is_uncommon=True, pool=SEGMENTS_POOL, beside="key_segments", misfit=_segments_misfit,
         rare=OWN_KEY_SEGMENTS, questions={
             "segments.form": "Which keys does a query see where queries and keys have segments?"},
         asks="Which keys does a query see where there are segments?",
@@ -54,12 +48,9 @@ SEGMENTS = (
     Keyword(
         "key_segments", "(B,S) int32", "the number of each key's segment; given together with `query_segments`",
         "segments", Acts.VISIBILITY, "{0} | None", promise="a query attends to the keys of its own segment only",
-        in_layers=False, hides=True, axes="BS", is_uncommon=True, pool=POOL, beside="query_segments",
+        in_layers=False, hides=True, axes="BS", is_uncommon=True, pool=SEGMENTS_POOL, beside="query_segments",
         other_names=("kv_segment_ids",),
         parameters=("key_segments", "kv_segment_ids", "key_segment_ids", "segment_ids_k", "kv_segments",
                     "k_segment_ids", "kv_seg_ids"),
         sayings=(Saying("key_segments"),)),
 )
-
-SEGMENTED = tuple(word.name for word in SEGMENTS)
-"""The segments of queries, and those of keys."""

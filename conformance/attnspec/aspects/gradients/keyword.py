@@ -1,33 +1,12 @@
-"""The keyword of gradients: the gradient of the output, with which those of the inputs are asked for.
-
-It joins the others in `keywords`, and has a pool of its own, so that the clauses of others keep their cases.
-"""
+"""The keyword `grad_output`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-from attnspec.core.keyword import Acts, Keyword
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.keyword import Acts, Keyword, make_pattern_values
+from attnspec.core.keyword_nouns import GRAD, GRADIENTS_POOL, GRADIENTS_PROFILE, GradPattern
 
-POOL = "gradients"
-PROFILE = "gradients"
-
-GRAD = "grad_output"
-"""The keyword."""
-
-APART = "gradients of {} are judged with --profile +gradients"
-"""Why a subject whose framework could differentiate it is not asked for gradients."""
-
-BACKWARD = "_backward"
-"""How the name of a function's backward pass ends: `attend` and `attend_backward`."""
-
-OUTPUT, LSE = "output", "lse"
-"""What a backward pass is handed of the forward pass, if it has parameters for it."""
-
-GradPattern = Literal["normal", "of_rows", "integers", "one_row", "of_one_sign", "one_large", "one_entry", "ones",
-                      "tiny", "large", "zero"]
 GRAD_PATTERNS: Mapping[GradPattern, str] = {
     "normal": "independent N(0,1), rounded to the dtype",
     "of_rows": "the same, each query's times a power of two of its own, from 1/64 to 64",
@@ -44,12 +23,12 @@ GRAD_PATTERNS: Mapping[GradPattern, str] = {
 """How the gradient of the output is made. A clause asks for those after `one_large`."""
 USUAL_GRADS: tuple[GradPattern, ...] = ("normal", "of_rows", "integers", "one_row", "of_one_sign", "one_large")
 
-GRADIENTS = (
+KEYWORDS = (
     Keyword(
         GRAD, "(B,H,T,Dv) of the output's dtype", "the gradient of the output: those of the inputs are asked for",
-        PROFILE, Acts.ANSWER, "{0}", promise="the gradients of the inputs are those of the definition",
+        GRADIENTS_PROFILE, Acts.ANSWER, "{0}", promise="the gradients of the inputs are those of the definition",
         kinds=frozenset(), in_layers=False, axes="BHTV",
-        values=patterns(GRAD, GRAD_PATTERNS, USUAL_GRADS, "gradients of the output", "grad_patterns"),
-        sample="normal", is_uncommon=True, pool=POOL, called="output's gradient",
+        values=make_pattern_values(GRAD, GRAD_PATTERNS, USUAL_GRADS, "gradients of the output", "grad_patterns"),
+        sample="normal", is_uncommon=True, pool=GRADIENTS_POOL, called="output's gradient",
         other_names=("grad_out", "dout"), parameters=(GRAD, "grad_out", "dout", "do", "cotangent")),
 )
