@@ -36,7 +36,7 @@ from attnspec.core.keyword_nouns import (
 )
 from attnspec.core.nouns import Kind
 
-ASPECTS = ("scale", "masks", "window", "softcap", "lengths", "sinks", "lse", "past", "slopes", "segments", "pages",
+ASPECTS = ("scale", "masks", "window", "softcap", "lengths", "sinks", "past", "lse", "slopes", "segments", "pages",
            "decoder", "gradients", "dropout")
 """The aspects, in the order in which stages run."""
 

@@ -147,10 +147,6 @@ UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     _call(GROUPED, "return_lse", seed=111), _call(BLOCKS, "return_lse", seed=112),
     _call(EVEN, "return_lse", seed=113), _call(SQUARE, "return_lse sinks", seed=114),
     _call(SQUARE, "return_lse return_weights", seed=115),
-    _call(SQUARE, "alibi_slopes", seed=98), _call(GROUPED, "alibi_slopes", seed=99, alibi_slopes="of_entries"),
-    _call(QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
-    _call(SQUARE, "alibi_slopes mask", seed=101), _call(SQUARE, "alibi_slopes bias", seed=102),
-    _call(ONE, "alibi_slopes", seed=103), _call(SQUARE, f"{_PAST} alibi_slopes", seed=104),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
 

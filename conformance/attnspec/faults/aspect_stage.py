@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,13 @@ class AspectStage:
         del call, keys
         return None
 
+    def added_logits(self, call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
+        """What is added to the bent logits, (B,H,T,S) or broadcast to it, of keys that lie so far `ahead` of the
+        query's own place, in the arithmetic of `dtype`; None: nothing.
+        """
+        del call, ahead, dtype
+        return None
+
 
 @functools.cache
 def all_stages() -> tuple[AspectStage, ...]:
@@ -69,6 +77,14 @@ def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
     """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of the query."""
     parts = (stage.visible_keys(call, ahead) for stage in all_stages())
     return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(ahead.shape, bool))
+
+
+def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
+    """What the aspects add to the bent logits, (B,H,T,S) or broadcast to it, in the arithmetic of `dtype`; None where
+    none adds.
+    """
+    parts = [part for stage in all_stages() if (part := stage.added_logits(call, ahead, dtype)) is not None]
+    return functools.reduce(np.add, parts) if parts else None
 
 
 def own_keys(call: KeywordArguments[Array], keys: int) -> Array:

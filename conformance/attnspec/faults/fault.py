@@ -31,7 +31,6 @@ class Stage(enum.StrEnum):
     RETURN_LSE = "return_lse"
     PAST_KEY = "past_key"
     PAST_VALUE = "past_value"
-    ALIBI_SLOPES = "alibi_slopes"
     ROTARY = "rotary"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"

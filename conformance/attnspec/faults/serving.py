@@ -32,11 +32,10 @@ def ahead(work: PreparedCall) -> Array:
     return np.arange(S) - np.arange(T)[:, None] - work.start
 
 
-def slope(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), each lowered by its head's slope times the distance from the query's own place."""
-    if work.alibi_slopes is None:
-        return logits
-    return logits - (work.alibi_slopes[..., None, None] * np.abs(ahead(work))).astype(logits.dtype)
+def add_by_place(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) with what aspects add to them by the places of query and key."""
+    added = aspect_stage.added_logits(work, ahead(work), logits.dtype)
+    return logits if added is None else logits + added
 
 
 def own_keys(work: PreparedCall) -> Array:

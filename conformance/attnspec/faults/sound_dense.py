@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, OFF
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.aspect_stage import bend_logits, near_keys, own_keys
+from attnspec.faults.aspect_stage import added_logits, bend_logits, near_keys, own_keys
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
@@ -30,13 +31,17 @@ def _past(call: HandedOver) -> int:
 
 
 def _added(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
-    """(B,H,T,S) in `wide`: bias, and what slopes stand for; None without either."""
-    if call.alibi_slopes is None:
+    """(B,H,T,S) in `wide`: bias, and what aspects add; None without either."""
+    added = added_logits(call, _ahead(call), wide)
+    if added is None:
         return None if call.bias is None else call.bias.astype(wide)
-    distance = np.abs(np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call))
-    sloped = -call.alibi_slopes.astype(wide)[..., None, None] * distance.astype(wide)
     shape = (*call.query.shape[:3], call.key.shape[2])
-    return np.broadcast_to(sloped if call.bias is None else sloped + call.bias.astype(wide), shape)
+    return np.broadcast_to(added if call.bias is None else added + call.bias.astype(wide), shape)
+
+
+def _ahead(call: HandedOver) -> Array:
+    """(T,S): how far each key lies ahead of the query's own place."""
+    return np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call)
 
 
 def _visible(call: HandedOver) -> Array:
@@ -44,7 +49,7 @@ def _visible(call: HandedOver) -> Array:
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
-    joined = joined & near_keys(call, np.arange(S) - np.arange(T)[:, None] - P)
+    joined = joined & near_keys(call, _ahead(call))
     if call.key_lengths is not None:
         joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
     joined = joined & own_keys(call, S)
@@ -192,8 +197,8 @@ def _output_and_lse(logits: Array, value: Array) -> tuple[Array, Array]:
     return grown @ value / np.where(total == 0, 1, total), put_together(shift, total)[..., None]
 
 
-_WRITTEN_OUT: Mapping[str, Any] = {"causal": False, **dict.fromkeys(
-    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes", "query_segments", "key_segments"))}
+_WRITTEN_OUT: Mapping[str, Any] = {
+    name: OFF[name] for name in (*HIDING, *CACHED, *FROM_PLACE) if name not in {"mask", "bias"}}
 """What a mask, a bias and joined keys stand in for."""
 
 

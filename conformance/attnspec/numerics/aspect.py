@@ -1,4 +1,5 @@
-"""What an aspect of attention adds to the mathematics: keys that it hides, and a bend of the scaled dot products.
+"""What an aspect of attention adds to the mathematics: keys that it hides, a bend of the scaled dot products, and what
+is added to them.
 
 The definition and the bounds know no aspect: they ask all of them, or the bend of a problem.
 """
@@ -66,6 +67,13 @@ class Mathematics:
         all; None where the problem hides nothing by this aspect.
         """
         del problem, rows
+        return None
+
+    def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
+        """What is added to the logits of queries that stand at their own places (T,1) or (B,1,T,1), and the largest
+        number that this may be made from, (B,H,T,S) each; None where the problem adds nothing by this aspect.
+        """
+        del problem, own
         return None
 
     def counts_places(self, problem: Problem) -> bool:
