@@ -53,6 +53,11 @@ class AspectStage:
         del call, ahead, dtype
         return None
 
+    def extra_logit(self, call: KeywordArguments[Array]) -> Array | None:
+        """(H,): for each head, the logit of one more key that every query sees, and whose value is zero; None: none."""
+        del call
+        return None
+
 
 @functools.cache
 def all_stages() -> tuple[AspectStage, ...]:
@@ -85,6 +90,11 @@ def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[An
     """
     parts = [part for stage in all_stages() if (part := stage.added_logits(call, ahead, dtype)) is not None]
     return functools.reduce(np.add, parts) if parts else None
+
+
+def extra_logit(call: KeywordArguments[Array]) -> Array | None:
+    """(H,): the logit of one more key for each head, of the first aspect that has one; None without."""
+    return next((extra for stage in all_stages() if (extra := stage.extra_logit(call)) is not None), None)
 
 
 def own_keys(call: KeywordArguments[Array], keys: int) -> Array:

@@ -27,7 +27,6 @@ class Stage(enum.StrEnum):
     CAUSAL = "causal"
     KEY_LENGTHS = "key_lengths"
     QUERY_LENGTHS = "query_lengths"
-    SINKS = "sinks"
     RETURN_LSE = "return_lse"
     PAST_KEY = "past_key"
     PAST_VALUE = "past_value"

@@ -46,14 +46,15 @@ def own_keys(work: PreparedCall) -> Array:
 
 
 def join(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
-    return logits if work.sinks is None else with_column(logits, work.sinks)
+    """Logits (B,H,T,S+1): that of each head's extra key stands behind the others. As they are where there is none."""
+    extra = aspect_stage.extra_logit(work)
+    return logits if extra is None else with_column(logits, extra)
 
 
 def find_empty_rows(work: PreparedCall) -> Array:
-    """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no sink either."""
+    """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no extra one."""
     is_empty = np.logical_not(np.any(work.visible, axis=-1, keepdims=True))
-    return np.asarray(is_empty & (work.sinks is None))
+    return np.asarray(is_empty & (aspect_stage.extra_logit(work) is None))
 
 
 def clear(output: Array, work: PreparedCall) -> Array:

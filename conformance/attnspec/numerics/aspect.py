@@ -76,6 +76,11 @@ class Mathematics:
         del problem, own
         return None
 
+    def extra_key(self, problem: Problem) -> Array | None:
+        """(H,): the logit of one more key for each head, which every query sees, of value zero; None without."""
+        del problem
+        return None
+
     def counts_places(self, problem: Problem) -> bool:
         """Whether `visible_keys` needs to know how far ahead each key lies."""
         del problem
@@ -92,6 +97,14 @@ def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
     """The mathematics of the aspects of which the problem has a keyword, in order."""
     given = problem.keywords
     return tuple(mathematics for keywords, mathematics in _all_mathematics() if not given.isdisjoint(keywords))
+
+
+def extra_key(problem: Problem) -> Array | None:
+    """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for two such keys."""
+    extra = [key for aspect in given_mathematics(problem) if (key := aspect.extra_key(problem)) is not None]
+    if len(extra) > 1:
+        raise NotImplementedError("two aspects give one problem a further key, and the bounds know of one only")
+    return extra[0] if extra else None
 
 
 def bend_of(problem: Problem) -> LogitBend | None:

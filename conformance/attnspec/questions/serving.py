@@ -1,4 +1,4 @@
-"""Questions about what servers ask for: lengths of batch entries, sinks, log-sum-exps."""
+"""Questions about what servers ask for: lengths of batch entries, log-sum-exps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
     FAILURES,
@@ -23,7 +22,6 @@ from attnspec.questions.asker import (
     is_close,
     promised,
     shown,
-    which,
 )
 from attnspec.questions.masks import ROW, hidden_row, without_row
 
@@ -107,35 +105,6 @@ LENGTH_QUESTIONS = (
 )
 
 
-_SUMS = np.array([1.0, 4.0])
-"""Exponentials of the sinks of the first two heads."""
-
-
-def _sink_form(asker: Asker) -> Reply:
-    """Of even weights, so that each key's is 1 over 4 and the exponential of the sink."""
-    problem = asker.even(ALL, ALL)
-    grown = _SUMS[: problem.sizes.H]
-    sinks = np.log(grown).astype(np.float64 if asker.dtype is DType.FLOAT64 else np.float32)
-    seen = asker.output(problem.but(sinks=sinks))[..., :ALL]
-    scaled = grown ** (1 / np.sqrt(asker.subject.scale_width(problem)))
-    by_row = grown[np.arange(ALL) % len(grown)]
-    return which(seen, {
-        "joins": _weights(grown[:, None]), "of_first": _weights(np.full((1, 1), grown[0])),
-        "by_row": _weights(by_row[None]), "scaled": _weights(scaled[:, None]), "base_two": _weights(
-            (grown ** np.log(2))[:, None]), "ignored": np.full((1, 1, ALL), 1 / ALL)})
-
-
-def _weights(grown: Array) -> Array:
-    """(H,T,S), or with axes of length 1: each key's, given the exponential of the sink (H,T)."""
-    return np.asarray((1 / (ALL + grown))[..., None] * np.ones(ALL))
-
-
-SINK_QUESTIONS = (
-    Question("sinks.form", _asks("sinks.form"), {
-        "joins": "exp(s) joins the sum that they are divided by", "of_first": "all heads have that of the first",
-        "by_row": "it is read by row, not by head", "scaled": "it is multiplied by the scale first",
-        "base_two": "2^s joins the sum", "ignored": "nothing", **FAILURES}, _sink_form, promised("joins", "sinks")),
-)
 
 
 def _lse(asker: Asker, problem: Problem) -> Array:
@@ -178,4 +147,4 @@ LSE_QUESTIONS = (
              lse_of_hidden_row, convention("lse_of_hidden_row")),
 )
 
-SERVING_QUESTIONS = (*LENGTH_QUESTIONS, *SINK_QUESTIONS, *LSE_QUESTIONS)
+SERVING_QUESTIONS = (*LENGTH_QUESTIONS, *LSE_QUESTIONS)
