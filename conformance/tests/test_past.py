@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.lengths import words as lengths
 from attnspec.aspects.past.keyword import PAST_PATTERNS, USUAL_PASTS
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
@@ -32,7 +33,7 @@ from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import axes, caches, keywords, serving
+from attnspec.vocabulary.transforms import axes, caches, keywords
 
 SIZES = Sizes(3, 4, 2, 3, 7, 4, 5)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -222,7 +223,7 @@ def test_an_empty_past_is_handed_over() -> None:
 
 def test_slots_beyond_a_length_are_replaced_in_past_and_new_keys() -> None:
     made = problem("half", "key_lengths").but(key_lengths=np.array([2, 4, 7], np.int32))
-    after = serving.replace_beyond(posed(made), arrays=("past_key", "past_value", "key", "value"), content="nan").one
+    after = lengths.replace_beyond(posed(made), arrays=("past_key", "past_value", "key", "value"), content="nan").one
     beyond = np.arange(7) >= np.array([[2], [4], [7]])
     for array in (joined(after).key, joined(after).value):
         np.testing.assert_array_equal(np.isnan(array).all(axis=(1, 3)), beyond)

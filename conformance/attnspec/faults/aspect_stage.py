@@ -58,6 +58,11 @@ class AspectStage:
         del call
         return None
 
+    def own_queries(self, call: KeywordArguments[Array], queries: int) -> Array | None:
+        """Which of so many queries there are, (B,1,T,1); None: all."""
+        del call, queries
+        return None
+
 
 @functools.cache
 def all_stages() -> tuple[AspectStage, ...]:
@@ -95,6 +100,12 @@ def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[An
 def extra_logit(call: KeywordArguments[Array]) -> Array | None:
     """(H,): the logit of one more key for each head, of the first aspect that has one; None without."""
     return next((extra for stage in all_stages() if (extra := stage.extra_logit(call)) is not None), None)
+
+
+def own_queries(call: KeywordArguments[Array], queries: int) -> Array | None:
+    """The queries that every aspect leaves, (B,1,T,1); None where there are all of them."""
+    parts = [part for stage in all_stages() if (part := stage.own_queries(call, queries)) is not None]
+    return functools.reduce(np.logical_and, parts) if parts else None
 
 
 def own_keys(call: KeywordArguments[Array], keys: int) -> Array:

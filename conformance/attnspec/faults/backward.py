@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from attnspec.faults import staged as forward
-from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope
+from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope, own_queries
 from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues, Stored, Taken
 from attnspec.faults.dropping import factors_of
 from attnspec.faults.serving import add_by_place, ahead
@@ -75,9 +75,8 @@ def take(call: HandedOver, grad: Array, way: BackwardMethod) -> Taken:
 
 def _within(call: HandedOver, shape: tuple[int, ...]) -> Array:
     """(B,1,T,1): the queries that each batch entry has; shape: (B,H,T,S)."""
-    if call.query_lengths is None:
-        return np.ones((1, 1, 1, 1), bool)
-    return np.arange(shape[2])[:, None] < call.query_lengths[:, None, None, None]
+    own = own_queries(call, shape[2])
+    return np.ones((1, 1, 1, 1), bool) if own is None else own
 
 
 def _with_sink(taken: Taken, sinks: Array) -> Taken:

@@ -39,10 +39,8 @@ def add_by_place(logits: Array, work: PreparedCall) -> Array:
 
 
 def own_keys(work: PreparedCall) -> Array:
-    """The keys that each batch entry has, and of these what further aspects leave, (B,1,1,S) or (B,1,T,S)."""
-    B, _, _, S = work.shape
-    lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
-    return (np.arange(S) < lengths[:, None, None, None]) & aspect_stage.own_keys(work, S)
+    """The keys that a query may see wherever it stands, (S,), (B,1,1,S) or (B,1,T,S)."""
+    return aspect_stage.own_keys(work, work.shape[3])
 
 
 def join(logits: Array, work: PreparedCall) -> Array:
@@ -59,6 +57,5 @@ def find_empty_rows(work: PreparedCall) -> Array:
 
 def clear(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
-    if work.query_lengths is None:
-        return output
-    return np.where(np.arange(work.shape[2])[:, None] < work.query_lengths[:, None, None, None], output, 0)
+    own = aspect_stage.own_queries(work, work.shape[2])
+    return output if own is None else np.where(own, output, 0)

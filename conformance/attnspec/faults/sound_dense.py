@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, OFF
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys
+from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys, own_queries
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned, with_column
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
@@ -50,8 +50,6 @@ def _visible(call: HandedOver) -> Array:
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
     joined = joined & near_keys(call, _ahead(call))
-    if call.key_lengths is not None:
-        joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
     joined = joined & own_keys(call, S)
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
@@ -94,8 +92,8 @@ def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Ans
     number of queries are zeros. The log-sum-exp (B,H,T), too, where it is asked for.
     """
     io = call.query.dtype
-    if call.query_lengths is not None:
-        output = np.where(np.arange(output.shape[2])[:, None] < call.query_lengths[:, None, None, None], output, 0)
+    own = own_queries(call, output.shape[2])
+    output = output if own is None else np.where(own, output, 0)
     more = ([weights.astype(io)] if call.return_weights else []) + ([returned(lse, io)] if call.return_lse else [])
     return (output.astype(io), *more) if more else output.astype(io)
 

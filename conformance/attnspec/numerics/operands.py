@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.numerics.aspect import LogitBend, bend_of, given_mathematics
-from attnspec.numerics.lengths import own_keys, queries_within
+from attnspec.numerics.lengths import queries_within
 from attnspec.problems.problem import Array, Problem, joined
 
 
@@ -101,9 +101,8 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
-    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
+                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), own_queries)
              if part is not None]
     if not parts:
         return None

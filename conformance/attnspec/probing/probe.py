@@ -30,7 +30,6 @@ from attnspec.questions import (
     outputs,
     ranges,
     rotary,
-    serving,
     shapes,
     visibility,
 )
@@ -228,7 +227,7 @@ PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
     *(question for part in load_parts("questions") for question in part.QUESTIONS),
-    *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
+    *caches.CACHE_QUESTIONS,
     *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (

@@ -23,7 +23,6 @@ from attnspec.questions import rotary
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
 from attnspec.questions.decoder import overfull_cache, used_cache
 from attnspec.questions.masks import hidden_row, mask_with_causal
-from attnspec.questions.serving import beyond_length, lse_base, lse_of_hidden_row
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
@@ -62,8 +61,9 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
 
 def _of_serving(asker: Asker) -> Mapping[str, str]:
     """What lies beyond a length, the log-sum-exp, and what a cache does."""
-    asked = {"beyond_length": beyond_length, "lse_base": lse_base, "lse_of_hidden_row": lse_of_hidden_row,
-             "overfull_cache": overfull_cache, "used_cache": used_cache}
+    asked = {name: ask for part in load_parts("questions") if hasattr(part, "CONVENTIONS_ASKED")
+             for name, ask in part.CONVENTIONS_ASKED.items()}
+    asked |= {"overfull_cache": overfull_cache, "used_cache": used_cache}
     return {name: answer for word, ask in asked.items()
             for name, answer in _ask_convention(word, partial(ask, asker)).items()}
 

@@ -1,4 +1,4 @@
-"""Transforms of what servers ask for: lengths of batch entries, log-sum-exps."""
+"""The words of the spec language that are about lengths."""
 
 from __future__ import annotations
 
@@ -79,10 +79,4 @@ def _places_beyond(problem: Problem, array: SlotsOf) -> Array:
     return np.asarray(places >= lengths[:, None, None])
 
 
-def ask_lse(posed: Attention) -> Attention:
-    """Ask for the log-sum-exp, too."""
-    return posed.but(return_lse=True)
-
-
-OF_SERVING = (lengths_as_mask, with_lengths, cut_to_lengths, replace_beyond, ask_lse)
-"""The words of what servers ask for."""
+TRANSFORMS = (lengths_as_mask, with_lengths, cut_to_lengths, replace_beyond)
