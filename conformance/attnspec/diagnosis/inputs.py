@@ -28,7 +28,6 @@ from attnspec.faults.panel import (
     ONE,
     ONE_KEY,
     QUERIES,
-    RAGGED,
     REMEMBERED,
     REMEMBERED_LAYER,
     SQUARE,
@@ -123,16 +122,8 @@ LAYER_CALLS: tuple[DiagnosticCall, ...] = (
     _call(SQUARE_LAYER, "return_weights causal", "integers", seed=11),
 )
 
-_PAST = "past_key past_value"
-
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     *(DiagnosticCall(recipe) for aspect in all_mistakes() for recipe in aspect.panel),
-    _call(GROUPED, _PAST, seed=87), _call(QUERIES, _PAST, seed=88, past_key="one_past"),
-    _call(SQUARE, f"{_PAST} causal", seed=89), _call(LONGER, f"{_PAST} causal", seed=90, past_key="new_as_queries"),
-    _call(RAGGED, f"{_PAST} key_lengths", seed=91), _call(GROUPED, f"{_PAST} key_lengths", seed=92),
-    _call(RAGGED, f"{_PAST} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
-    _call(SQUARE, f"{_PAST} mask", seed=94), _call(SQUARE, f"{_PAST} bias", seed=95),
-    _call(ONE, f"{_PAST} causal", seed=96, past_key="one_new"), _call(GROUPED, f"{_PAST} window", seed=97),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
 

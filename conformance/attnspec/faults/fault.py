@@ -25,8 +25,6 @@ class Stage(enum.StrEnum):
     BIAS = "bias"
     MASK = "mask"
     CAUSAL = "causal"
-    PAST_KEY = "past_key"
-    PAST_VALUE = "past_value"
     ROTARY = "rotary"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"

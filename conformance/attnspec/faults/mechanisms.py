@@ -100,8 +100,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "huggingface/transformers/pull/45940":
             "blocks_tail_counted key_lengths_dropped_for_one_query past_beyond_lengths decoder_unwritten_slots_seen",
         "huggingface/transformers/pull/48280": "mask_shifted past_mask_rolled",
-        "TrenTorch/TrenTorch/pull/192":
-            "key_first_dropped past_first_lost past_value_first_lost decoder_first_token_lost",
         "rasbt/LLMs-from-scratch/pull/697": "mask_of_first_row",
         "lablup/mlxcel/issues/75": "mask_padded_left key_lengths_from_the_end decoder_length_of_first_entry",
         "NVIDIA-NeMo/Speech/pull/4859": Outside.REFUSAL,

@@ -1,4 +1,4 @@
-"""Transforms of decoding: keys and values of earlier calls, and chunks."""
+"""The words of the spec language that are about a past: keys and values of earlier calls, and chunks."""
 
 from __future__ import annotations
 
@@ -84,5 +84,4 @@ def _chunk(problem: Problem, first: int, end: int) -> Problem:
     return divided(part, past) if past or problem.has_past else part
 
 
-OF_CACHES = (past_as_keys, with_past, in_chunks, token_by_token)
-"""The words of these keywords."""
+TRANSFORMS = (past_as_keys, with_past, in_chunks, token_by_token)

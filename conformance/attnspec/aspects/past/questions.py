@@ -1,34 +1,29 @@
-"""Questions about decoding: keys and values of earlier calls."""
+"""What a probe asks about a past: which keys a query sees, and where it stands."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from attnspec.core.keywords import KEYWORDS
 from attnspec.problems.caches import divided
 from attnspec.questions.asker import (
     FAILURES,
     Asker,
-    Question,
     Reply,
+    keyword_question,
     promised,
     shown,
 )
 from attnspec.questions.visibility import band
 
-ALL, PAST = 4, 2
+_KEYS, _PAST = 4, 2
 """T and S of the problems that are asked, and how many of the keys are past."""
-
-def _asks(name: str) -> str:
-    """What is asked stands in the keyword's definition."""
-    return next(word.questions[name] for word in KEYWORDS.values() if name in word.questions)
 
 
 def _form(asker: Asker) -> Reply:
     """Of keys that weigh the same."""
-    queries = ALL - PAST if asker.subject.declaration.limits.is_step else ALL
-    seen = asker.output(divided(asker.even(queries, ALL), PAST))[..., :ALL]
-    is_past = np.arange(ALL) < PAST
+    queries = _KEYS - _PAST if asker.subject.declaration.limits.is_step else _KEYS
+    seen = asker.output(divided(asker.even(queries, _KEYS), _PAST))[..., :_KEYS]
+    is_past = np.arange(_KEYS) < _PAST
     return Reply(band(seen, {name: np.tile(visible, (queries, 1)) for name, visible in {
         "all": is_past | True, "new_only": ~is_past, "past_only": is_past}.items()}), shown(seen))
 
@@ -43,11 +38,11 @@ def _causal(asker: Asker) -> Reply:
     return Reply(band(seen, {**bands, "everything": np.ones((T, S), bool)}), shown(seen))
 
 
-CACHE_QUESTIONS = (
-    Question("past.form", _asks("past.form"), {
+QUESTIONS = (
+    keyword_question("past.form", {
         "all": "past and new ones", "new_only": "new ones only: the past is ignored", "past_only": "past ones only",
         **FAILURES}, _form, promised("all", "past")),
-    Question("past.causal", _asks("past.causal"), {
+    keyword_question("past.causal", {
         "behind": "query i stands at place P + i", "top_left": "at place i: the past is not counted",
         "from_shape": "at place i + S - T, whatever the past", "twice": "at place 2P + i",
         "everything": "the flag is ignored", **FAILURES}, _causal, promised("behind", "past")),
