@@ -6,7 +6,7 @@ This is what PyTorch's own documentation has for a CPU: no kernel of its reads a
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812  (so PyTorch's documentation calls it)
 
 Tensor = torch.Tensor
 

@@ -36,7 +36,7 @@ from attnspec.core.keyword_nouns import (
 )
 from attnspec.core.nouns import Kind
 
-ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "lse", "past", "slopes", "segments",
+ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "past", "lse", "slopes", "segments",
            "pages", "decoder", "gradients", "dropout")
 """The aspects, in the order in which stages run."""
 

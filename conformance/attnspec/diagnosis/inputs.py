@@ -28,7 +28,6 @@ from attnspec.faults.panel import (
     ONE,
     ONE_KEY,
     QUERIES,
-    RAGGED,
     REMEMBERED,
     REMEMBERED_LAYER,
     SQUARE,
@@ -123,34 +122,8 @@ LAYER_CALLS: tuple[DiagnosticCall, ...] = (
     _call(SQUARE_LAYER, "return_weights causal", "integers", seed=11),
 )
 
-_PAST = "past_key past_value"
-
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     *(DiagnosticCall(recipe) for aspect in all_mistakes() for recipe in aspect.panel),
-    _call(RAGGED, "key_lengths", seed=72), _call(RAGGED, "key_lengths causal", seed=73),
-    _call(RAGGED, "key_lengths mask", seed=74), _call(EVEN, "key_lengths bias", seed=75, key_lengths="one_short"),
-    _call(ONE, "key_lengths", seed=76), _call(BLOCKS, "key_lengths", seed=77, key_lengths="first_full"),
-    _call(QUERIES, "query_lengths", seed=78), _call(RAGGED, "query_lengths key_lengths causal", seed=79),
-    _call(SQUARE, "sinks", seed=80), _call(GROUPED, "sinks causal", seed=81, sinks="rising"),
-    _call(QUERIES, "sinks mask", seed=82, sinks="normal"), _call(ONE, "sinks", seed=83),
-    _call(RAGGED, "sinks key_lengths", seed=84), _call(SQUARE, "sinks window", seed=85),
-    _call(BLOCKS, "sinks", seed=86),
-    _call(GROUPED, _PAST, seed=87), _call(QUERIES, _PAST, seed=88, past_key="one_past"),
-    _call(SQUARE, f"{_PAST} causal", seed=89), _call(LONGER, f"{_PAST} causal", seed=90, past_key="new_as_queries"),
-    _call(RAGGED, f"{_PAST} key_lengths", seed=91), _call(GROUPED, f"{_PAST} key_lengths", seed=92),
-    _call(RAGGED, f"{_PAST} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
-    _call(SQUARE, f"{_PAST} mask", seed=94), _call(SQUARE, f"{_PAST} bias", seed=95),
-    _call(ONE, f"{_PAST} causal", seed=96, past_key="one_new"), _call(GROUPED, f"{_PAST} window", seed=97),
-    _call(SQUARE, "return_lse", seed=105), _call(RAGGED, "return_lse scale", seed=106),
-    _call(QUERIES, "return_lse causal", seed=107), _call(SQUARE, "return_lse mask", seed=108, mask="padding"),
-    _call(SQUARE, "return_lse mask", seed=109, mask="with_empty_rows"), _call(SQUARE, "return_lse bias", seed=110),
-    _call(GROUPED, "return_lse", seed=111), _call(BLOCKS, "return_lse", seed=112),
-    _call(EVEN, "return_lse", seed=113), _call(SQUARE, "return_lse sinks", seed=114),
-    _call(SQUARE, "return_lse return_weights", seed=115),
-    _call(SQUARE, "alibi_slopes", seed=98), _call(GROUPED, "alibi_slopes", seed=99, alibi_slopes="of_entries"),
-    _call(QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
-    _call(SQUARE, "alibi_slopes mask", seed=101), _call(SQUARE, "alibi_slopes bias", seed=102),
-    _call(ONE, "alibi_slopes", seed=103), _call(SQUARE, f"{_PAST} alibi_slopes", seed=104),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
 

@@ -19,7 +19,7 @@ from attnspec.core.rotary import EVERY_VALUED
 from attnspec.diagnosis.boundaries import begins
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
 from attnspec.diagnosis.ranges import ranges, wrong_entries
-from attnspec.numerics.sinks import sink_over_lse
+from attnspec.numerics.extra_key import extra_over_lse
 from attnspec.problems.demand import work
 from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.problem import Problem, Sizes
@@ -117,7 +117,7 @@ VARIABLES = (
     Variable("the largest query length", _largest_of("query_lengths")),
     *(Variable(name, _number_of(word.name, number))
       for word in KEYWORDS.values() for name, number in word.numbers.items()),
-    Variable("sink - lse", sink_over_lse),
+    Variable("sink - lse", extra_over_lse),
 )
 """In this order: the first that divides the cases is told. P + i is the place of the last query behind a past."""
 
