@@ -88,7 +88,7 @@ def named(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dic
             case = Recipe(sizes, ("normal",), "random" if "mask" in features else mask, features, dice.randrange(2**24),
                           values={name: each[0] for name, each in check.domain.values.items() if name in features})
             trial = Trial(check, evaluator, Effort.DEFAULT, 0, lambda _: None)
-            if isinstance(trial.put(case).failure, Violated):
+            if isinstance(trial.judge_recipe(case).failure, Violated):
                 return _located(fault, trial, case)
     return None
 
@@ -96,7 +96,7 @@ def named(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dic
 def _located(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
     started = time.perf_counter()
     limits = trial.evaluator.subject.declaration.limits
-    resizer = Resizer(trial.put, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4, any_family=True)
+    resizer = Resizer(trial.judge_recipe, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4, any_family=True)
     boundary = begins(resizer)
     sentence = boundary.sentence if boundary else ""
     return Named(fault.name, fault.planted.reach, sentence, all(says(sentence, term) for term in fault.planted.terms),

@@ -130,4 +130,4 @@ def _magnitude(knob: Knob, case: Case) -> float | None:
     if not isinstance(problem, Problem):
         return None
     with np.errstate(all="ignore"):
-        return knob.read(problem)
+        return knob.read_magnitude(problem)

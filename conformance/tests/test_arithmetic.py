@@ -15,7 +15,7 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import manifest_line
 from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
@@ -270,7 +270,7 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, 
     mine = tmp_path / "mine.py"
     mine.write_text(text, encoding="utf-8")
     with pytest.raises(TargetError) as caught:
-        summon(f"{mine}:attend", Plan((f"{mine}:attend",)))
+        load_subject(f"{mine}:attend", Plan((f"{mine}:attend",)))
     assert f"gets NumPy arrays, {why}, and it raises " in str(caught.value)
     assert str(caught.value).endswith('Give it tensors: --lift torch, or the line attend.lift = "torch".')
 
@@ -283,7 +283,7 @@ def test_whoever_wants_tensors_and_other_axes_hears_of_both_at_once(tmp_path: Pa
                     "    weights = torch.einsum('bthd,bshd->bhts', query, key).softmax(-1)\n"
                     "    return torch.einsum('bhts,bshd->bthd', weights, value)\n", encoding="utf-8")
     with pytest.raises(TargetError) as caught:
-        summon(f"{mine}:attend", Plan((f"{mine}:attend",)))
+        load_subject(f"{mine}:attend", Plan((f"{mine}:attend",)))
     assert "--lift torch" in str(caught.value)
     assert f"With it: {mine}:attend seems to take arrays with the axes (B, T, H, D)" in str(caught.value)
 

@@ -12,7 +12,7 @@ from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
 from attnspec.record.clause_text import ClauseText
@@ -197,7 +197,7 @@ def test_a_backward_class_is_named_after_the_forward_pass(dtype: DType, forward:
 
 def test_a_card_tells_where_the_backward_pass_of_a_run_rounds() -> None:
     plan = Plan(("numpy/training", "numpy/attention"), effort=Effort.GLANCE)
-    told, silent = (SubjectRun(summon(target, plan), plan, lambda _: None).card for target in plan.targets)
+    told, silent = (SubjectRun(load_subject(target, plan), plan, lambda _: None).card for target in plan.targets)
     assert told.backward == {"float64": "float64", "float32": "float32", "float16": "G0", "bfloat16": "G0"}
     assert silent.backward == {}
 

@@ -29,7 +29,7 @@ from attnspec.record.outcome import (
     Seen,
     SubjectCard,
 )
-from attnspec.record.read import RunRecord, packed, read_records
+from attnspec.record.read import RunRecord, pack_text, read_records
 from attnspec.report.audit.answers import answers
 from attnspec.report.audit.conventions import COLUMNS
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
@@ -526,7 +526,7 @@ def test_the_command_writes_the_text(tmp_path: Path) -> None:
     assert record.footer is not None
     lines: list[Event] = [record.header, *record.subjects]
     (tmp_path / "run.jsonl.gz").write_bytes(
-        packed(Path("run.gz"), "".join(f"{to_line(event)}\n" for event in lines)))
+        pack_text(Path("run.gz"), "".join(f"{to_line(event)}\n" for event in lines)))
     made = CliRunner().invoke(
         attnspec, ["report", str(tmp_path / "run.jsonl.gz"), "--markdown", str(tmp_path / "docs" / "audit.md")])
     assert made.exit_code == 0, made.output

@@ -475,11 +475,13 @@ def test_a_regression_is_told_from_what_the_list_could_not_know(
     path.write_text(MADE.format(**{"spec": engine.conditions.spec, "effort": "quick", "dtype": "float32", **made}),
                     encoding="utf-8")
     failed = Outcome("mine:f", clause, DType.FLOAT32, Level.MUST, Verdict.VIOLATED, "differs")
-    told = engine.compared(failed)
+    told = engine.compare_with_known(failed)
     assert told.change == Change(novelty, f"is violated (differs); {why}", Verdict.VIOLATED)
     assert told.does_gate(strict=False) is (novelty is Novelty.REGRESSION)
-    assert engine.compared(replace(failed, subject="mine:g")).does_gate(strict=False)  # the list knows nothing of it
-    assert engine.compared(replace(failed, clause="contract.causal")).does_gate(strict=False)  # this run asks for it
+    # the list knows nothing of it
+    assert engine.compare_with_known(replace(failed, subject="mine:g")).does_gate(strict=False)
+    # this run asks for it
+    assert engine.compare_with_known(replace(failed, clause="contract.causal")).does_gate(strict=False)
 
 
 def test_a_list_keeps_what_it_was_made_under(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import whereabouts
 from attnspec.diagnosis.boundaries import begins
-from attnspec.diagnosis.conditions import Boundary, LengthCondition, LengthRule, narrowed
+from attnspec.diagnosis.conditions import Boundary, LengthCondition, LengthRule, narrow_condition
 from attnspec.diagnosis.ranges import ranges
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
@@ -97,7 +97,7 @@ def resizer(subject: Subject, sizes: tuple[int, ...], *, most: int = 60,
             failure: type[Violated | SubjectRaised] = Violated) -> Resizer:
     trial = trial_of(subject)
     limits = subject.declaration.limits
-    return Resizer(trial.put, recipe(sizes), DEFINITION.domain, limits, most, 1e9, 60.0, failure, 4)
+    return Resizer(trial.judge_recipe, recipe(sizes), DEFINITION.domain, limits, most, 1e9, 60.0, failure, 4)
 
 
 def located(subject: Subject, sizes: tuple[int, ...]) -> Boundary:
@@ -128,7 +128,8 @@ def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
     subject, clause = planted(condition), CHECKS["causal.alignment"]
     case = replace(recipe(sizes, "normal"), features=frozenset({"causal"}))
     trial = trial_of(subject, clause.clause.id)
-    boundary = begins(Resizer(trial.put, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0, Violated, 4))
+    boundary = begins(Resizer(trial.judge_recipe, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0,
+                              Violated, 4))
     assert boundary
     assert boundary.sentence == said
 
@@ -136,7 +137,8 @@ def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
 def test_heads_are_counted_as_heads_where_a_clause_has_groups_alone() -> None:
     subject, clause = planted(lambda s: s.B * s.H > 12), CHECKS["grouped.definition"]
     trial, case = trial_of(subject, clause.clause.id), recipe((4, 8, 4, 3, 5, 4, 4))
-    boundary = begins(Resizer(trial.put, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0, Violated, 4))
+    boundary = begins(Resizer(trial.judge_recipe, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0,
+                              Violated, 4))
     assert boundary
     assert boundary.sentence == "Fails where B·H ≥ 13; holds at B·H = 12."
 
@@ -219,7 +221,7 @@ def test_no_sizes_are_put_that_cost_more_than_is_left() -> None:
 
 def test_lengths_that_no_rule_explains_are_told_as_they_are() -> None:
     known = {8: False, 9: True, 10: True, 11: False, 12: True}
-    assert narrowed(known, 9, 12, lambda _: None) is None
+    assert narrow_condition(known, 9, 12, lambda _: None) is None
 
 
 def test_the_likeliest_rule_is_found_by_few_lengths() -> None:
@@ -229,7 +231,7 @@ def test_the_likeliest_rule_is_found_by_few_lengths() -> None:
         put.append(length)
         return length % 48 == 0
 
-    assert narrowed({96: True, 95: False, 4: False}, 96, 512, fails) == LengthCondition(LengthRule.MULTIPLE, 48)
+    assert narrow_condition({96: True, 95: False, 4: False}, 96, 512, fails) == LengthCondition(LengthRule.MULTIPLE, 48)
     assert len(put) < 16
 
 

@@ -33,7 +33,7 @@ from attnspec.runner.session import Session
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import registered
-from attnspec.trials.evaluator import heeded
+from attnspec.trials.evaluator import heeded_conventions
 from evaluation.cli.campaign import alarms, table, verdict
 from evaluation.false_alarms.bins import ACCUSING, bin_of, upper_edge
 from evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
@@ -338,30 +338,30 @@ def test_the_definition_heeds_only_conventions_that_subjects_share_it_by() -> No
     common = {"causal_alignment": "top_left", "grouped_heads": "repeat"}
     both = {**common, "mask_with_causal": "both"}
     refuses, rows = {**both, "mask_with_causal": "raises"}, {**both, "hidden_row": "nan"}
-    assert heeded(refuses) == heeded(both) == heeded(rows)
+    assert heeded_conventions(refuses) == heeded_conventions(both) == heeded_conventions(rows)
     others = ({"mask_with_causal": "mask"}, {"causal_alignment": "bottom_right"}, {"grouped_heads": "tile"})
-    assert all(heeded({**both, **other}) != heeded(both) for other in others)
+    assert all(heeded_conventions({**both, **other}) != heeded_conventions(both) for other in others)
 
 
 def test_a_block_at_which_the_process_died_accuses_and_names_the_case() -> None:
     source = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    died = source.lost(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    died = source.record_loss(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert (died.lost, died.violations, died.cases) == ("the process died: B1;seed=1", 1, 0)
     assert source.conclude([died], interrupted=False).exit_code == 1
 
 
 def test_a_block_whose_turn_never_came_makes_the_campaign_incomplete() -> None:
     source = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    done = [judged("a", 0), source.lost(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
+    done = [judged("a", 0), source.record_loss(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
     end = source.conclude(done, interrupted=False)
     assert (end.exit_code, end.counts) == (2, {"held": 100, "lost blocks": 1})
 
 
 def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
     source = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    never = [source.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
+    never = [source.record_loss(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
              for number in range(3)]
-    died = source.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    died = source.record_loss(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert "not judged: a float32 block 0 and 2 blocks more: the run was interrupted" in list(table(never))
     assert [*alarms(never[0]), *alarms(died)] == ["died: a float32 block 3: the process died: B1;seed=1"]
 

@@ -97,7 +97,7 @@ def workforce(connection: Connection, **plan: object) -> Workforce:
 def judged(task: Task) -> TaskResult:
     """What a worker records where all holds."""
     source = TrialJobs(with_engine(task.plan, engine=ENGINE, recipe=""))
-    jobs = Named(frozenset(task.groups)).of(source.items())
+    jobs = Named(frozenset(task.groups)).select_jobs(source.items())
     lines = [to_line(event) for job in jobs for event in (started(job), finished(job))]
     return TaskResult(tuple(lines), seconds=1.0)
 

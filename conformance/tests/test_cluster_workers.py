@@ -18,7 +18,7 @@ import attnspec
 import pytest
 from attnspec.cli import main
 from attnspec.cluster import worker
-from attnspec.cluster.connection import connected
+from attnspec.cluster.connection import connect_cluster
 from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion, read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
@@ -191,7 +191,7 @@ def test_a_killed_worker_changes_no_line_of_the_record(
 
 
 def wait_for(scheduler: str, workers: int) -> None:
-    with connected(read_address(scheduler), {}) as connection:
+    with connect_cluster(read_address(scheduler), {}) as connection:
         while len(connection.workers()) < workers:
             time.sleep(0.1)
 
@@ -205,7 +205,7 @@ def test_an_address_at_which_nobody_answers_is_refused(monkeypatch: pytest.Monke
     pytest.importorskip("distributed", reason="distributed is not installed: pip install 'attnspec[cluster]'")
     monkeypatch.setattr("attnspec.cluster.connection.WAITING", 0.5)
     with pytest.raises(UsageError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9: .* `dask scheduler`"), \
-            connected(read_address("tcp://127.0.0.1:9"), {}):
+            connect_cluster(read_address("tcp://127.0.0.1:9"), {}):
         pass
 
 

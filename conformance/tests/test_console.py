@@ -13,7 +13,7 @@ from attnspec.cli import baseline, progress
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.digest import Digest
 from attnspec.cli.progress import Live, Plain
-from attnspec.cli.wording import applied
+from attnspec.cli.wording import format_applicable
 from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
@@ -30,7 +30,7 @@ from attnspec.record.events import (
 )
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import A_CHOICE, Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
-from attnspec.report.bugs import UNLOCATED, explanations, plainly
+from attnspec.report.bugs import UNLOCATED, explanations, shorten_story
 from attnspec.runner.session import INTERRUPTED
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
@@ -292,7 +292,7 @@ def test_every_failure_has_one_cause() -> None:
 
 
 def test_a_story_is_told_in_one_short_clause() -> None:
-    clauses = {fault.name: plainly(Likeness(fault.name, "", fault.story, "", 1, 1)) for fault in ALL}
+    clauses = {fault.name: shorten_story(Likeness(fault.name, "", fault.story, "", 1, 1)) for fault in ALL}
     assert len(clauses) > 900
     assert {name: clause for name, clause in clauses.items() if not (
         3 < len(clause) <= 80) or clause.endswith(".") or clause.startswith(("The ", "A "))} == {}
@@ -804,6 +804,6 @@ def test_a_short_run_tells_a_pipe_its_first_failure_and_no_more() -> None:
 
 
 def test_what_was_not_run_is_no_part_of_what_applies() -> None:
-    told = click.unstyle(applied(Counter({"held": 3, "inapplicable": 2, "not run": 348})))
+    told = click.unstyle(format_applicable(Counter({"held": 3, "inapplicable": 2, "not run": 348})))
     assert told == "3 of 3 applicable items held, 348 not run"
-    assert click.unstyle(applied(Counter({"inapplicable": 2, "not run": 5}))) == "2 inapplicable, 5 not run"
+    assert click.unstyle(format_applicable(Counter({"inapplicable": 2, "not run": 5}))) == "2 inapplicable, 5 not run"

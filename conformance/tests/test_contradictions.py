@@ -13,12 +13,12 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import (
     ConditionStanding,
+    condition_standing,
     keywords_in,
     lengths_in,
     meets,
     needed_alone,
-    standing,
-    weakened,
+    weaken_boundary,
 )
 from attnspec.report.bugs import explanations
 from attnspec.trials.evaluator import Evaluator
@@ -56,13 +56,13 @@ def test_a_recipe_tells_its_lengths_and_what_is_given() -> None:
 def test_a_boundary_stands_where_no_case_speaks_against_it(failing: list[dict[str, int]],
                                                            passing: list[dict[str, int]],
                                                            found: ConditionStanding) -> None:
-    assert standing("Fails where S ≥ 65; holds at S = 64.", failing, passing) is found
+    assert condition_standing("Fails where S ≥ 65; holds at S = 64.", failing, passing) is found
 
 
 def test_what_holds_somewhere_within_is_told_as_needed_alone() -> None:
-    words = weakened("Fails where S ≥ 65; holds at S = 64.")
+    words = weaken_boundary("Fails where S ≥ 65; holds at S = 64.")
     assert words == "Fails only where S ≥ 65 (not in every case); holds at S = 64."
-    assert standing(words, [{"S": 65}], []) is ConditionStanding.DECIDES
+    assert condition_standing(words, [{"S": 65}], []) is ConditionStanding.DECIDES
     assert needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
 
 

@@ -9,7 +9,7 @@ from attnspec.core.nouns import DType, Effort, Level, Verdict, gates
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.raising import RaisingExplainer
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.call import SubjectRaised
@@ -52,7 +52,7 @@ def judged(asked: Plan, clause: str) -> Outcome:
 def test_what_numpy_raises_is_a_failure_with_its_line_and_its_boundary(condition: str, tmp_path: Path) -> None:
     where, clause = MAP[condition]
     asked = plan(tmp_path, f"if {condition}: {ACCIDENT}")
-    assert not summon(asked.targets[0], asked).refused
+    assert not load_subject(asked.targets[0], asked).refused
     outcome = judged(asked, clause)
     assert outcome.verdict is Verdict.ERRORED
     assert outcome.evidence
@@ -62,7 +62,7 @@ def test_what_numpy_raises_is_a_failure_with_its_line_and_its_boundary(condition
 
 def test_the_way_out_is_the_line_that_declares_it(tmp_path: Path) -> None:
     check = f"if Hkv < H: {ACCIDENT}"
-    explained = explanation(subject(tmp_path, check), Case(PLAIN).moved(G=2))
+    explained = explanation(subject(tmp_path, check), Case(PLAIN).move_case(G=2))
     assert explained.endswith("declare: attend.grouped = False")
     assert judged(plan(tmp_path, check, "attend.grouped = False"), "grouped.definition").verdict is Verdict.INAPPLICABLE
 

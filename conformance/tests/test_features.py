@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.coverage import written
+from attnspec.core.coverage import write_pairs
 from attnspec.core.declaration import Limits
 from attnspec.core.feature_coverage import SINGLE_QUERY, triple_behind, triples_of
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -20,7 +20,7 @@ from attnspec.problems.feature_array import FEW, FeatureArray, deal_rows
 from attnspec.problems.make import make_problem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.report.coverage import covered
+from attnspec.report.coverage import measure_coverage
 from attnspec.subjects.registry import load
 from attnspec.trials.acting_features import acting_features
 from attnspec.trials.covering_cases import TRIES, _Redealing, acting_triples, feature_recipes
@@ -145,9 +145,9 @@ def test_three_features_that_are_missed_often_enough_are_given_up() -> None:
     left = triples_of(frozenset({"bias", "causal", "mask"}))
     redealing = _Redealing(FeatureArray(checks()[TOGETHER].domain, Limits(), (), 0), left, 0)
     for _ in range(TRIES):
-        assert redealing.left == left
+        assert redealing.cases_left == left
         redealing._remember(triple_behind(left, 0.0))
-    assert redealing.left == 0
+    assert redealing.cases_left == 0
 
 
 def test_what_features_cost_is_little() -> None:
@@ -178,11 +178,11 @@ def test_the_right_one_beside_them_holds_and_its_triples_are_counted(dtype: DTyp
     outcome = judged(target, 4, dtype)
     assert outcome.verdict is Verdict.HELD
     card = Engine(Plan((target,), in_process=(target,))).card(target)
-    found = covered([outcome], card)
+    found = measure_coverage([outcome], card)
     assert found
     assert found.share_of_triples.endswith("triples of features tried")
     assert int(found.share_of_triples.split()[0]) >= 95
-    assert outcome.triples == written(found.triples)
+    assert outcome.triples == write_pairs(found.triples)
 
 
 @pytest.mark.nightly

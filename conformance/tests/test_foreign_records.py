@@ -29,7 +29,7 @@ from attnspec.record.write import RecordWriter, combine, reopen
 from attnspec.report.audit.markdown import audit_text
 from attnspec.report.figures import web_address
 from attnspec.report.junit import junit
-from attnspec.report.markdown import code, fenced, link, plain, prose, row
+from attnspec.report.markdown import code, fence_code, link, plain, prose, row
 from attnspec.report.page import render
 from evaluation.power.against import read_before
 from evaluation.report.drawing import write_picture
@@ -307,7 +307,7 @@ def test_markdown_keeps_foreign_text_in_its_place() -> None:
     assert prose("ftp://x [c](d)") == r"ftp://x \[c\](d)"  # what only looks like an address hides nothing
     assert code("a`b``c") == "``` a`b``c ```"
     assert code("plain") == "`plain`"
-    assert fenced("x = '```'\n", "python") == ["````python", "x = '```'", "````"]
+    assert fence_code("x = '```'\n", "python") == ["````python", "x = '```'", "````"]
     assert row(["a|b", r"c\|d"]) == r"| a\|b | c\|d |"
 
 

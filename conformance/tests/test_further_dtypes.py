@@ -181,7 +181,7 @@ def test_where_variants_compile_a_sample_has_the_sizes_that_are_shared(*, compil
     trial = Trial(check, Evaluator(replace(subject, declaration=declared), DType.FLOAT16), Effort.QUICK, 0,
                   lambda _: None, sample=4)
     dealt = replace(menu(), shapes=tuple(Sizes(1, 1, 1, length, 8, 8, 8) for length in range(1, 9)))
-    assert [dealt.recipe(*choices).sizes.T for choices in trial._dealt(dealt)][:4] == sizes
+    assert [dealt.recipe(*choices).sizes.T for choices in trial._deal_openings(dealt)][:4] == sizes
 
 
 @pytest.mark.parametrize(("cards", "count", "some"), [

@@ -16,7 +16,7 @@ from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.refusal import Refusal
-from attnspec.engine.asked import as_asked
+from attnspec.engine.asked import with_requested_features
 from attnspec.engine.engine import Engine
 from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradients import Gradient, expect_gradients
@@ -113,7 +113,7 @@ def test_an_audit_asks_for_claimed_gradients_and_any_run_for_all(
 ) -> None:
     subject = load("numpy/attention")
     subject = replace(subject, declaration=replace(subject.declaration, lift="torch", claims=claims))
-    asked = as_asked(subject, Plan((subject.id,), variants=variants))
+    asked = with_requested_features(subject, Plan((subject.id,), variants=variants))
     assert ("grad_output" in asked.declaration.keywords) is are_asked
 
 
@@ -217,7 +217,7 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
 def test_what_serves_a_model_is_not_asked_for_gradients(form: InputForm, noun: str) -> None:
     declared = Declaration(lift="torch", form=form)
     against = Misfits("mine:attend", declared, {}, None)
-    assert against.lacks(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
+    assert against.why_lacking(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
 
 
 def test_what_has_no_backward_pass_says_so() -> None:
@@ -234,7 +234,7 @@ def test_who_declares_to_give_no_gradients_is_not_asked() -> None:
 
 def test_gradients_that_are_refused_are_told_in_its_words() -> None:
     against = Misfits("mine:attend", Declaration(lift="torch"), {"grad_output": "no backward on CPU"}, None)
-    assert against.lacks(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
+    assert against.why_lacking(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
 
 
 def test_a_mistake_of_the_backward_pass_alone_is_told_by_its_name() -> None:

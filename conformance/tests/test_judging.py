@@ -36,7 +36,7 @@ def judged(*answers: Measured | Exception) -> Tally:
 
     check = replace(checks()["attention.definition"], then=tuple(map(relation, answers)))
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
-    return Judging(check, evaluator, Effort.QUICK, 0, lambda _: None).put(CASE)
+    return Judging(check, evaluator, Effort.QUICK, 0, lambda _: None).judge_recipe(CASE)
 
 
 def test_a_case_without_others_has_the_whole_rate_of_false_alarms() -> None:

@@ -15,7 +15,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.refusal import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
@@ -31,7 +31,7 @@ target_in = partial(module_of, HEAD)
 
 
 def subject(folder: Path, check: str, more: str = "") -> Subject:
-    return summon(target_in(folder, check, more), Plan(()))
+    return load_subject(target_in(folder, check, more), Plan(()))
 
 
 def judged(target: str, clause: str) -> Outcome:
@@ -64,7 +64,7 @@ def test_other_letters_name_no_axis(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_groups_of_four_and_eight_are_no_refusal_of_groups(tmp_path: Path) -> None:
     target = target_in(tmp_path, 'if H // Hkv not in (1, 4, 8): raise ValueError(f"group of {H // Hkv} heads")')
-    found = summon(target, Plan(()))
+    found = load_subject(target, Plan(()))
     assert list(found.refused) == ["G not in (1, 4, 8)"]
     assert probe_conventions(found, DType.FLOAT32)["grouped_heads"] == "repeat"
     assert judged(target, "grouped.definition").verdict is Verdict.HELD
@@ -176,7 +176,7 @@ attend.conventions = {"causal_alignment": "top_left"}
 def test_slopes_of_each_batch_entry_may_be_refused_and_no_others_are_put(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN_SLOPES_REFUSED)
     target = f"{tmp_path / 'mine.py'}:attend"
-    assert list(summon(target, Plan(())).refused) == ["alibi_slopes (B,H)"]
+    assert list(load_subject(target, Plan(())).refused) == ["alibi_slopes (B,H)"]
     assert judged(target, "slopes.each_head_its_own").verdict is Verdict.HELD
     assert judged(target, "slopes.each_entry_its_own").verdict is Verdict.INAPPLICABLE
 

@@ -160,7 +160,7 @@ def test_fields_read_each_kind_and_fall_back_where_they_may() -> None:
     assert fields.choice("z", DType, DType.FLOAT16) is DType.FLOAT16
     assert fields.choices("z", DType, ()) == ()
     assert fields.inner("z", optional=True).mapping == {}
-    assert list(fields.each("z", "one", optional=True)) == []
+    assert list(fields.read_each("z", "one", optional=True)) == []
 
 
 def test_fields_complain_as_the_error_they_were_given() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attnspec.cli import main
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.subjects.subject import Subject
 
 LAYER = """
@@ -48,7 +48,7 @@ def written(folder: Path, **parts: str) -> str:
 
 def summoned(folder: Path, **parts: str) -> Subject:
     target = written(folder, **parts)
-    return summon(target, Plan((target,)))
+    return load_subject(target, Plan((target,)))
 
 
 @pytest.mark.family(1)

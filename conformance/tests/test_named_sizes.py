@@ -19,7 +19,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError, TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.sizes import beside, cost, foretold, read_all, read_sizes, spelled
+from attnspec.core.sizes import cost, foretell_costs, read_all, read_sizes, sizes_beside, spell_lengths
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import own_subject
 from attnspec.problems.axes import axes
@@ -61,8 +61,8 @@ def judged(folder: Path, *sizes: str, clause: str = DEFINITION, check: str = "pa
 # --- how they are read
 
 def test_axes_stand_in_any_order_and_what_is_left_out_follows() -> None:
-    assert spelled(read_sizes("D128 S2048 Hkv8, H32 B4")) == "B4 H32 Hkv8 T2048 S2048 D128 Dv128"
-    assert spelled(read_sizes("T=1 S=7 D=3 Dv=5")) == "B1 H1 Hkv1 T1 S7 D3 Dv5"
+    assert spell_lengths(read_sizes("D128 S2048 Hkv8, H32 B4")) == "B4 H32 Hkv8 T2048 S2048 D128 Dv128"
+    assert spell_lengths(read_sizes("T=1 S=7 D=3 Dv=5")) == "B1 H1 Hkv1 T1 S7 D3 Dv5"
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -101,7 +101,7 @@ def test_a_file_has_one_a_line_and_its_mistakes_have_a_place(tmp_path: Path) -> 
     ("B2 H32 T4096 D8", (4095, 4095)),  # one more, and it would have no recipe
 ])
 def test_beside_lies_past_the_end_of_a_block(text: str, lengths: tuple[int, int]) -> None:
-    found = beside(read_sizes(text))
+    found = sizes_beside(read_sizes(text))
     assert (found["T"], found["S"]) == lengths
 
 
@@ -111,8 +111,8 @@ def test_what_they_cost_is_told_with_the_deadline_that_may_not_do() -> None:
     texts = read_all(["B4 H32 Hkv8 T2048 S2048 D128"])
     line = ("sizes: B4 H32 Hkv8 T2048 S2048 D128 Dv128: 1.4e+11 multiply-adds a call, 5.6 GB (2.1 of them one array of "
             "scores), about 48 s a case, up to 4 cases a clause")
-    assert list(foretold(texts, 300)) == [line]
-    assert list(foretold(texts, 100)) == [
+    assert list(foretell_costs(texts, 300)) == [line]
+    assert list(foretell_costs(texts, 100)) == [
         line, "sizes: a clause may take 191 s at them; the deadline of 100 s should be longer"]
 
 
@@ -294,7 +294,7 @@ def test_the_console_tells_what_declared_sizes_cost(handler: type[Plain | Live])
 def share_at(blocks: tuple[tuple[str, tuple[int, ...]], ...], axis: str, block: int) -> float:
     """The share of an axis's weight that lies at the ends of a block."""
     table = axes(blocks=blocks)[axis]
-    drawn = [table.drawn(step / 4096) for step in range(4096)]
+    drawn = [table.length_at(step / 4096) for step in range(4096)]
     return sum(min(length % block, -length % block) <= 1 for length in drawn) / len(drawn)
 
 
@@ -363,4 +363,4 @@ def test_a_gate_tells_what_they_cost_when_tests_are_collected() -> None:
     function = gate("numpy/msa", clauses=[DEFINITION], sizes=["T8 D4"])
     item = SimpleNamespace(nodeid="test_a.py::test_attention[x]", function=function)
     told = GateCost(SimpleNamespace(cache=None)).pytest_report_collectionfinish([item])  # type: ignore[arg-type,list-item]  # all that it reads
-    assert told[1:] == list(foretold(read_all(["T8 D4"]), 300))
+    assert told[1:] == list(foretell_costs(read_all(["T8 D4"]), 300))

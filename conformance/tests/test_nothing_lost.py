@@ -179,14 +179,15 @@ def test_what_is_read_is_not_written_over(cli: Cli, here: Path, words: str) -> N
 
 
 def test_runs_that_begin_at_one_moment_have_names_of_their_own() -> None:
-    kept = {outputs.Outputs.of(record=None, no_record=False, html=None, as_json=False).record for _ in range(100)}
+    kept = {outputs.Outputs.from_options(record=None, no_record=False, html=None, as_json=False).record
+            for _ in range(100)}
     assert len(kept) == 100
 
 
 def test_a_name_that_is_taken_all_the_same_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "_default_record", lambda: here / "run.jsonl")
     for _ in range(2):
-        [first] = outputs.Outputs.of(record=None, no_record=False, html=None, as_json=False).kept
+        [first] = outputs.Outputs.from_options(record=None, no_record=False, html=None, as_json=False).kept_handlers
         if not (here / "run.jsonl").exists():
             first.start()
             first.handle(run_started())

@@ -72,10 +72,10 @@ def test_what_a_known_fault_explains_is_not_looked_into_anew(searched: list[str]
 def test_what_a_known_fault_does_not_show_is_not_known() -> None:
     examiner, mine, other = Examiner(), trial_of(FAULT), trial_of(fault_subject("fault/scale_none"))
     case = Recipe.parse("B1,H1,Hkv1,T3,S4,D2,Dv2;mask=none;families=normal;seed=0")
-    assert not examiner.knows(mine, case)
-    assert [each.fault for each in examiner.diagnose(mine, case).like] == ["key_first_dropped"]
-    assert examiner.knows(mine, replace(case, seed=1))
-    assert not examiner.knows(other, case)
+    assert not examiner.is_known_fault(mine, case)
+    assert [each.fault for each in examiner.diagnose(mine, case).likely_faults] == ["key_first_dropped"]
+    assert examiner.is_known_fault(mine, replace(case, seed=1))
+    assert not examiner.is_known_fault(other, case)
 
 
 def test_at_a_further_dtype_the_same_case_shows_what_is_known() -> None:
@@ -101,13 +101,13 @@ def test_sizes_at_which_another_clause_fails_are_small_enough() -> None:
     trial = trial_of(FAULT)
     menu = menu_of(trial.check.domain, FAULT.declaration.keywords, FAULT.declaration.limits, Effort.QUICK)
     assert menu is not None
-    tallies = ((trial.put(menu.recipe(*choices)), choices) for choices in openings(menu, 0, 8))
+    tallies = ((trial.judge_recipe(menu.recipe(*choices)), choices) for choices in openings(menu, 0, 8))
     tally, choices = next(each for each in tallies if each[0].failure)
     put = list[Recipe]()
 
     def noting_put(recipe: Recipe) -> Tally:
         put.append(recipe)
-        return trial.put(recipe)
+        return trial.judge_recipe(recipe)
 
     known = Sizes(B=1, H=1, Hkv=1, T=5, S=7, D=3, Dv=2)
     small, _ = made_handy(noting_put, menu, choices, tally, small=[known])

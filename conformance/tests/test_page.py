@@ -27,7 +27,7 @@ from attnspec.record.outcome import (
     SubjectCard,
 )
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import counted, duration, figure, gauge, moment
+from attnspec.report.figures import count_noun, duration, figure, gauge, moment
 from attnspec.report.page import mathml, render, write_page
 from attnspec.report.pictures import grid, grids
 from helpers.pages import section, words
@@ -674,7 +674,7 @@ def test_figures_read_well(number: float | str, text: str) -> None:
 def test_durations_times_and_counts_read_well() -> None:
     assert [duration(s) for s in (0.012, 1.25, 240.0)] == ["12 ms", "1.2 s", "4.0 min"]
     assert [moment(t) for t in ("2026-01-02T03:04:05+00:00", "long ago")] == ["2026-01-02 03:04 UTC", "long ago"]
-    assert [counted(n, "entry") for n in (0, 1, 2)] == ["0 entries", "1 entry", "2 entries"]
+    assert [count_noun(n, "entry") for n in (0, 1, 2)] == ["0 entries", "1 entry", "2 entries"]
 
 
 def test_a_gauge_is_linear_to_the_allowance_and_logarithmic_beyond() -> None:

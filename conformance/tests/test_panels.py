@@ -27,7 +27,7 @@ def test_a_panel_is_made_once_and_counts_the_answers_of_faults() -> None:
     first = panel(panels, Aspect.NONE, calls=4)
     assert first.remembered == 4
     assert panel(panels, Aspect.NONE) is first
-    next(first.candidate(FAULT).shaken(2))
+    next(first.candidate(FAULT).shake_call(2))
     assert first.remembered == 4 + 3  # those with rounding errors put in, too
 
 
@@ -49,4 +49,4 @@ def test_one_panel_stays_however_much_it_remembers() -> None:
 def test_a_faults_own_memory_is_held_only_where_it_is_looked_at(aspect: Aspect, *, is_held: bool) -> None:
     """It is as much again as its answers."""
     step = panel(Panels(), aspect).candidate(FAULT).step(0)
-    assert (step.given.is_kept.__closure__ is not None) is is_held
+    assert (step.answer_given.is_kept.__closure__ is not None) is is_held

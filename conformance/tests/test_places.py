@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.cli.options import typed
+from attnspec.cli.options import typed_command
 from attnspec.core import paths
 from attnspec.core.nouns import DType
 from attnspec.core.paths import portable, portable_argument
@@ -42,7 +42,7 @@ def test_an_argument_of_the_command_keeps_no_folder(argument: str, shown: str) -
 
 def test_the_recorded_command_is_what_was_typed_without_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["/usr/bin/attnspec", "check", "kernel:attend", "--html", "/data/page.html"])
-    assert typed() == ("attnspec", "check", "kernel:attend", "--html", "page.html")
+    assert typed_command() == ("attnspec", "check", "kernel:attend", "--html", "page.html")
 
 
 def test_what_a_subject_raises_is_kept_without_folders() -> None:

@@ -128,7 +128,7 @@ def test_a_subject_is_probed_at_every_dtype_and_its_variants_at_the_first() -> N
     (JobFailure("the process died", Verdict.CRASHED), "the process died"),
 ])
 def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
-    assert Probes(PLAN).lost(Probing("mine", "", "float32"), loss) == probed(lost=lost)
+    assert Probes(PLAN).record_loss(Probing("mine", "", "float32"), loss) == probed(lost=lost)
 
 
 @pytest.mark.parametrize(("done", "interrupted", "code"), [

@@ -17,7 +17,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
-from attnspec.runner.judge import summon
+from attnspec.runner.judge import load_engine
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.needs import End, Which
 from attnspec.subjects.registry import load, registered
@@ -297,7 +297,7 @@ def wheel(folder: Path, release: str, name: str) -> None:
 @pytest.fixture
 def ranged(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A library with two releases, of which the adapter knows the newest alone. One clause stands for all."""
-    monkeypatch.setattr(bench, "judge_of", lambda plan: summon(replace(plan, clauses=("attention.one_key",))))
+    monkeypatch.setattr(bench, "load_engine", lambda plan: load_engine(replace(plan, clauses=("attention.one_key",))))
     folder = written(here, "return value")
     (folder / "mine" / "adapter.py").write_text(RIGHT)
     wheel(here, "1.0", "soft_max")
@@ -330,7 +330,7 @@ def test_ranges_tries_both_ends_once_and_writes_the_page(capsys: pytest.CaptureF
 
 
 def test_a_rotary_embedding_is_judged_by_its_own_clauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "judge_of", lambda plan: summon(replace(plan, clauses=("*.definition",))))
+    monkeypatch.setattr(bench, "load_engine", lambda plan: load_engine(replace(plan, clauses=("*.definition",))))
     folder = written(tmp_path, "return value")
     about = MANIFEST.format(least="1").replace("dtypes:", "kind: rotary\n    claims: [rotary]\n    dtypes:")
     (folder / "mine" / "manifest.yaml").write_text(about)

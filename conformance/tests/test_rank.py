@@ -23,7 +23,7 @@ from attnspec.core.shard import Shard
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
-from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
+from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, code_of, resume_ranking
 from attnspec.ranking.kernels import GRADE, KernelScore, KernelWorker, clearest_first
 from attnspec.ranking.targets import kernels
 from attnspec.record.codec import record_schema
@@ -207,13 +207,13 @@ def test_the_record_of_another_kind_of_run_is_refused(tmp_path: Path) -> None:
     done = run(outcome(Verdict.HELD))
     write_record(path, done.header, ItemFinished(done.outcomes[0]))
     with pytest.raises(UsageError, match="the record of another kind of run, so a ranking cannot go on in it"):
-        begun(path, as_ranking(Plan(("a.py:f",))))
+        resume_ranking(path, as_ranking(Plan(("a.py:f",))))
 
 
 def test_more_kernels_can_be_added_to_a_record(tmp_path: Path) -> None:
     path, plan = tmp_path / "kept.jsonl", as_ranking(Plan(("a.py:f",)))
     write_record(path, RankJobs(plan).header(run_started()))
-    assert begun(path, as_ranking(Plan(("a.py:f", "b.py:f")))) is not None
+    assert resume_ranking(path, as_ranking(Plan(("a.py:f", "b.py:f")))) is not None
 
 
 def test_a_seed_is_drawn_told_recorded_and_kept(here: Path, cli: Cli) -> None:
@@ -316,7 +316,7 @@ def test_the_first_failure_is_one_at_float32_that_says_the_most() -> None:
 def scored(*outcomes: object) -> KernelRanked:
     score = KernelScore()
     score.outcomes += outcomes  # type: ignore[arg-type]
-    return score.concluded("k.py:attend", strict=False)
+    return score.conclude_kernel("k.py:attend", strict=False)
 
 
 def test_the_score_is_the_share_of_must_clauses_that_hold_everywhere() -> None:
@@ -329,8 +329,8 @@ def test_the_score_is_the_share_of_must_clauses_that_hold_everywhere() -> None:
 
 def test_a_recommendation_costs_nothing_unless_the_run_is_strict() -> None:
     score = KernelScore([outcome(Verdict.HELD, "a.x"), outcome(Verdict.VIOLATED, "e.x", level=Level.SHOULD)])
-    assert score.concluded("k", strict=False).verdict is KernelStanding.CONFORMS
-    strict = score.concluded("k", strict=True)
+    assert score.conclude_kernel("k", strict=False).verdict is KernelStanding.CONFORMS
+    strict = score.conclude_kernel("k", strict=True)
     assert (strict.verdict, strict.first.clause if strict.first else "") == (KernelStanding.VIOLATED, "e.x")
 
 
@@ -373,7 +373,7 @@ def test_the_exit_code_follows_from_the_verdicts(standings: Sequence[KernelStand
 def test_a_kernel_that_attnspec_itself_lost_is_judged_again(tmp_path: Path) -> None:
     plan = as_ranking(Plan(("a.py:f",)))
     jobs = RankJobs(plan)
-    lost = jobs.lost(KernelJob("a.py:f"), JobFailure("a worker died"))
+    lost = jobs.record_loss(KernelJob("a.py:f"), JobFailure("a worker died"))
     assert (lost.verdict, lost.lost) == (KernelStanding.NOT_JUDGED, "a worker died")
     path = write_record(tmp_path / "kept.jsonl", jobs.header(run_started()), lost)
     assert reopen(path).ranks == ()

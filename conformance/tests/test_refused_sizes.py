@@ -13,9 +13,9 @@ from attnspec.core.nouns import DType, Effort, Verdict, gates
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import RefusalCondition, read_refusal
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.problems.domain import domain
-from attnspec.problems.fitting import fitted
+from attnspec.problems.fitting import fit_to_limits
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
@@ -59,7 +59,7 @@ def plan(folder: Path, check: str, more: str = "") -> Plan:
 
 def subject(folder: Path, check: str, more: str = "") -> Subject:
     asked = plan(folder, check, more)
-    return summon(asked.targets[0], asked)
+    return load_subject(asked.targets[0], asked)
 
 
 def judged(asked: Plan, clause: str) -> Outcome:
@@ -272,7 +272,7 @@ def test_the_nearest_size_that_is_taken_is_known() -> None:
 
 def test_sizes_are_moved_to_what_is_taken() -> None:
     limits = Limits(refuses=(read_refusal("B > 1"), read_refusal("D % 8 != 0")), ties_value_width=True, lengths="equal")
-    assert fitted(Sizes(3, 2, 2, 1, 9, 7, 5), limits) == Sizes(1, 2, 2, 9, 9, 8, 8)
+    assert fit_to_limits(Sizes(3, 2, 2, 1, 9, 7, 5), limits) == Sizes(1, 2, 2, 9, 9, 8, 8)
 
 
 @pytest.mark.family(3)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from attnspec.core.coverage import AXES, bounds, bucket_of, every_pair, label, met_at, pairs_in, read, written
+from attnspec.core.coverage import AXES, bounds, bucket_of, every_pair, label, met_at, pairs_in, read_pairs, write_pairs
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.aims import all_aims, is_met, pairs_of_axes
@@ -51,7 +51,7 @@ def dealt(made: SizePlan) -> dict[Demand, tuple[Sizes, ...]]:
 @pytest.mark.parametrize("name", AXES)
 def test_a_larger_share_never_stands_for_a_shorter_length(name: str) -> None:
     axis = axes()[name]
-    drawn = [axis.drawn(step / 500) for step in range(500)]
+    drawn = [axis.length_at(step / 500) for step in range(500)]
     assert drawn == sorted(drawn)
     assert drawn[0] == 1
 
@@ -65,7 +65,7 @@ def test_sides_of_every_block_are_drawn_more_often_than_others_nearby(name: str)
 
 
 def test_most_widths_are_those_that_models_have() -> None:
-    drawn = [axes()["D"].drawn(step / 2000) for step in range(2000)]
+    drawn = [axes()["D"].length_at(step / 2000) for step in range(2000)]
     assert 0.5 < sum(width in STANDARD_WIDTHS for width in drawn) / len(drawn) < 0.8
     assert set(STANDARD_WIDTHS) <= set(drawn)
     assert sum(width % 2 for width in drawn) > 200
@@ -73,8 +73,8 @@ def test_most_widths_are_those_that_models_have() -> None:
 
 def test_a_length_is_drawn_between_its_bounds() -> None:
     axis = axes()["T"]
-    assert {axis.drawn(step / 50, 129, 256) for step in range(50)} <= set(range(129, 257))
-    assert axis.drawn(0.5, 5000) == 5000  # nothing is drawn up there
+    assert {axis.length_at(step / 50, 129, 256) for step in range(50)} <= set(range(129, 257))
+    assert axis.length_at(0.5, 5000) == 5000  # nothing is drawn up there
 
 
 @pytest.mark.parametrize("name", AXES)
@@ -93,10 +93,10 @@ def test_a_bucket_is_called_by_its_bounds() -> None:
 
 
 @pytest.mark.family(20)
-@pytest.mark.parametrize("demand", DEMANDS, ids=lambda demand: demand.spelled[:40])
+@pytest.mark.parametrize("demand", DEMANDS, ids=lambda demand: demand.demand_text[:40])
 def test_what_is_dealt_is_taken_and_costs_no_more_than_a_case_may(demand: Demand) -> None:
     for sizes in plan().rows(demand):
-        assert demand.takes(sizes, GROUPED)
+        assert demand.takes_sizes(sizes, GROUPED)
         assert demand.work(sizes) <= MOST[Effort.DEFAULT]
         assert sizes.B * sizes.H * sizes.T * sizes.S <= MOST_ENTRIES
 
@@ -234,7 +234,7 @@ def test_no_clause_is_dealt_more_rows_than_a_byte_can_choose_among(effort: Effor
 
 
 def test_shares_are_the_same_everywhere() -> None:
-    drawer = Drawer.of(7, "a label")
+    drawer = Drawer.labelled_drawer(7, "a label")
     assert [round(drawer.share(), 6) for _ in range(3)] == SHARES
 
 
@@ -256,8 +256,8 @@ def test_a_case_meets_pairs_of_its_axes_and_keywords_beside_each_axis() -> None:
 
 def test_a_set_of_pairs_is_read_back_from_its_text() -> None:
     met = met_by(Sizes(1, 1, 1, 4096, 1, 256, 1), "mask")
-    assert read(written(met)) == met
-    assert (written(0), read("")) == ("", 0)
+    assert read_pairs(write_pairs(met)) == met
+    assert (write_pairs(0), read_pairs("")) == ("", 0)
 
 
 def test_a_length_beyond_the_last_bucket_counts_there() -> None:
@@ -297,6 +297,6 @@ def test_no_call_that_stores_a_past_has_more_scores_than_a_problem(effort: Effor
     assert any(sizes.H > 1 for sizes in rows)
     assert all(sizes.B * sizes.H * sizes.S**2 <= MOST_ENTRIES for sizes in rows)
     large = Sizes(8, 64, 16, 1, 2000, 8, 8)
-    assert demand.fitted(large, limits) == Sizes(2, 2, 1, 1, 2000, 8, 8)
-    assert demand.fitted(replace(large, S=4096, D=1, Dv=1), limits) is None  # with two entries there is no room
-    assert Demand(domain(grouped="maybe")).fitted(replace(large, S=1000), limits) == replace(large, S=1000)
+    assert demand.fit_sizes(large, limits) == Sizes(2, 2, 1, 1, 2000, 8, 8)
+    assert demand.fit_sizes(replace(large, S=4096, D=1, Dv=1), limits) is None  # with two entries there is no room
+    assert Demand(domain(grouped="maybe")).fit_sizes(replace(large, S=1000), limits) == replace(large, S=1000)

@@ -47,7 +47,7 @@ def told(is_wrong: Callable[[HandedOver], object], clause: str, text: str) -> st
     subject = replace(own_subject("sound/naive"), id="planted", callee=InProcess(staged.as_attend(answer)))
     trial = Trial(checks()[clause], Evaluator(subject, DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
     recipe = Recipe.parse(text)
-    assert isinstance(trial.put(recipe).failure, Violated)
+    assert isinstance(trial.judge_recipe(recipe).failure, Violated)
     return Whereabouts().place(trial, recipe, Violated).begins
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from attnspec.cli.group import DEFECT, attnspec
-from attnspec.cli.streams import lost, patient
+from attnspec.cli.streams import output_error, patient
 from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
 
@@ -100,7 +100,7 @@ def _check_letters(arguments: Sequence[str]) -> None:
 def _is_lost() -> bool:
     """Whether something could not be told on standard output. That a pipe was closed, whoever did so knows."""
     sys.stdout.flush()
-    problem = lost()
+    problem = output_error()
     if problem is not None and not isinstance(problem, BrokenPipeError):
         click.echo(f"attnspec: standard output cannot be written: {problem.strerror}. (exit code 2)", err=True)
     return problem is not None

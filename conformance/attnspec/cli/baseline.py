@@ -40,7 +40,7 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
         return
     changes = list(_lines(digest.outcomes))
     told = changes[:most] if most else changes
-    yield f"Held against {baseline}: {_compared(digest.outcomes, is_changed=bool(changes))}."
+    yield f"Held against {baseline}: {_format_baseline_changes(digest.outcomes, is_changed=bool(changes))}."
     yield from told
     if len(changes) > len(told):
         yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
@@ -62,16 +62,16 @@ def gone(digest: Digest) -> str:
     return ", ".join(told)
 
 
-def _compared(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
+def _format_baseline_changes(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
     """What the comparison came to; of what was not judged it says nothing."""
     if idle(outcomes):
         return "nothing was judged, so nothing could be compared"
     if lost := sum(each.verdict is Verdict.NOT_RUN for each in outcomes):
-        return f"{_known(outcomes)}; {plural(lost, 'item')} could not be judged"
-    return f"{_known(outcomes)}{'' if is_changed else ', nothing new'}"
+        return f"{_format_known_failures(outcomes)}; {plural(lost, 'item')} could not be judged"
+    return f"{_format_known_failures(outcomes)}{'' if is_changed else ', nothing new'}"
 
 
-def _known(outcomes: Sequence[Outcome]) -> str:
+def _format_known_failures(outcomes: Sequence[Outcome]) -> str:
     """`3 known failures as listed (2 torch/this, 1 without a finding)`; findings only where any is named."""
     known = [each.finding for each in outcomes if each.verdict is Verdict.EXPECTED]
     if not known:
@@ -112,7 +112,7 @@ class Baseline:
     is_written: bool
 
     @classmethod
-    def of(cls, options: dict[str, Given]) -> Baseline:
+    def from_options(cls, options: dict[str, Given]) -> Baseline:
         """Takes its two options out of the others. Raises UsageError for an update of nothing."""
         path, update = options.pop("baseline"), options.pop("update_baseline")
         if update and path is None:
@@ -122,7 +122,7 @@ class Baseline:
         return cls(path, is_written=path is not None and (update or not path.exists()))
 
     @property
-    def applied(self) -> str:
+    def heeded_file(self) -> str:
         """The file that this run heeds; empty if none."""
         return str(self.path.absolute()) if self.path and self.path.exists() else ""
 
@@ -157,14 +157,15 @@ class _Writer:
 
     def shutdown(self) -> None:
         """Write the file; not from half a run, which would make unknown what it did not reach."""
-        if why := unfit(self.path, self._outcomes, is_whole=self._is_whole):
+        if why := why_no_baseline(self.path, self._outcomes, is_whole=self._is_whole):
             click.echo(f"baseline: {self.path} was not written, since {why}", err=True)
             return
         known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders,
                                conditions=self._conditions)
         unexplained = sum(not each.finding for each in known)
         without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
-        lost = f". Not judged, so left as before: {_lost(self._outcomes)}" if _lost(self._outcomes) else ""
+        count = _count_lost_items(self._outcomes)
+        lost = f". Not judged, so left as before: {count}" if count else ""
         click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}{lost}"
                    f"{_left_as_before(self.path, self._outcomes)}. Commit it: from now on the gate fails only where "
                    "something changes", err=True)
@@ -178,13 +179,13 @@ def conditions_of(header: RunStarted) -> Conditions | None:
                       header.strict) if is_known else None
 
 
-def unfit(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
+def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
     """Why no baseline can come of a run; empty if one can. A file that is there keeps what was not judged now."""
     if not is_whole:
         return "the run was interrupted"
     if idle(outcomes):
         return "nothing was judged"
-    lost = "" if path.exists() else _lost(outcomes)
+    lost = "" if path.exists() else _count_lost_items(outcomes)
     return f"{lost} could not be judged: fix that, and run it again" if lost else ""
 
 
@@ -201,7 +202,7 @@ def _left_as_before(path: Path, outcomes: Iterable[Outcome]) -> str:
     return f". Conventions at {names} were not probed in this run, so left as before" if names else ""
 
 
-def _lost(outcomes: Iterable[Outcome]) -> str:
+def _count_lost_items(outcomes: Iterable[Outcome]) -> str:
     """`4 items of mine:attend`: what was not run; empty if nothing was left out."""
     lost = Counter(each.subject for each in outcomes if each.verdict is Verdict.NOT_RUN)
     return f"{plural(lost.total(), 'item')} of {few(list(lost), _NAMES)}" if lost else ""

@@ -42,7 +42,7 @@ class Bash(BashComplete):
     """Completes words that hold a colon, and escapes the * of a pattern."""
 
     source_template = _SOURCE
-    _kept = ""  # what bash has of the word, up to its last colon
+    _kept_prefix = ""  # what bash has of the word, up to its last colon
     _star = r"\*"
 
     def get_completion_args(self) -> tuple[list[str], str]:
@@ -53,12 +53,12 @@ class Bash(BashComplete):
         words = rejoined([*args, incomplete])
         if not incomplete and args:  # a new word, even after a colon
             words = [*rejoined(args), ""]
-        self._kept = words[-1][:words[-1].rfind(":") + 1]
+        self._kept_prefix = words[-1][:words[-1].rfind(":") + 1]
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem) -> str:
         """`plain,attend` for `mine.py:attend`, of which bash has `mine.py:`."""
-        return f"{item.type},{item.value.removeprefix(self._kept).replace('*', self._star)}"
+        return f"{item.type},{item.value.removeprefix(self._kept_prefix).replace('*', self._star)}"
 
 
 def rejoined(words: list[str]) -> list[str]:

@@ -17,18 +17,18 @@ import yaml
 from attnspec.cli import findings, unjudged
 from attnspec.cli.baseline import gone, held_against
 from attnspec.cli.digest import UNDECIDED, Digest
-from attnspec.cli.unjudged import kept_away, lacks
-from attnspec.cli.wording import applied, few, named, of_subject, plural
+from attnspec.cli.unjudged import format_lacking, kept_away
+from attnspec.cli.wording import few, format_applicable, name_probed, of_subject, plural
 from attnspec.core.compiling import because, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.gradient_keywords import APART, GRAD
 from attnspec.core.nouns import DType, Verdict, is_bare
-from attnspec.core.other_names import listed, meant_by
+from attnspec.core.other_names import list_defaults, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by
-from attnspec.report.bugs import explanations, is_place, likely, likely_in_short, likely_words, unexplained
-from attnspec.report.coverage import at_sizes, covered
+from attnspec.report.bugs import explanations, is_place, likely_group, likely_in_short, likely_words, unexplained
+from attnspec.report.coverage import at_sizes, measure_coverage
 from attnspec.report.known import but_for
 from attnspec.report.likely_cause import Explained, other_conventions
 from attnspec.runner.jobs import idle
@@ -52,29 +52,29 @@ def conclusion(digest: Digest, *, is_kept: bool = True) -> str:
     return click.style(told, fg=_COLOURS[code], bold=True)
 
 
-def standing(digest: Digest) -> str:
+def format_standing(digest: Digest) -> str:
     """How one subject of several fared, after its name."""
     [subject] = digest.subjects
     if digest.failures:
-        why = _why(digest, _words_for(digest, likely_words))
+        why = _format_reason(digest, _words_for(digest, likely_words))
         return click.style(f"does not conform{why}", fg="red")
     if digest.contradictions:
-        return click.style(_against(digest), fg="red")
+        return click.style(_format_baseline_comparison(digest), fg="red")
     if not_as_listed := gone(digest):
         return click.style(f"not as listed: {not_as_listed}", fg="red")
     if idle(digest.outcomes):
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
-        return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
+        return f"{click.style('was judged in part', fg='yellow')} ({format_applicable(digest.counts[subject])})"
     how = "; ".join((f"conforms{_as_asked(digest)}", *_conventions(digest)))
-    return f"{click.style(how, fg='green')} ({applied(digest.counts[subject])})"
+    return f"{click.style(how, fg='green')} ({format_applicable(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
     """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
-    cause = _tell_cause(digest, likely(digest.failures))
+    cause = _tell_cause(digest, likely_group(digest.failures))
     return f"{plural(len(digest.failures), 'failure')} so far{f'. {cause}' if cause else ''}"
 
 
@@ -82,7 +82,7 @@ def failure_line(digest: Digest, outcome: Outcome) -> str:
     """What fails, and its likely cause, for whoever waits for a run to end. No sizes are told of a known mistake: a
     later failure may show that it begins at smaller ones.
     """
-    found = likely([outcome])
+    found = likely_group([outcome])
     told = _tell_cause(digest, replace(found, cause=replace(found.cause, where="")) if found and found.cause else None)
     cause = f" {told}." if told else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
@@ -102,7 +102,7 @@ _FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exceptio
 
 def remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
-    found = likely(digest.failures)
+    found = likely_group(digest.failures)
     cause = found.cause if found else None
     if cause and cause.advice:
         yield f"  {cause.advice}{', or declare it:' if cause.declare else '.'}"
@@ -121,7 +121,7 @@ def unpromised(digest: Digest) -> Iterator[str]:
     """Why what conforms may refuse something, and that its gradients were left out."""
     if _code(digest) != CONFORMS:
         return
-    if "refuses" in _refused(digest):
+    if "refuses" in _format_refusals(digest):
         yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
     if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject) for subject in digest.subjects}:
         yield "  Gradients were not judged (--profile +gradients judges them)."
@@ -140,7 +140,8 @@ def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
 def _verdict(digest: Digest, words: _Words) -> str:
     if digest.footer is None or digest.footer.interrupted:
         found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
-        why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures], words)
+        why = _format_likely_cause(digest, [subject for subject in digest.subjects
+                                            if digest.digest_of(subject).failures], words)
         return f"Interrupted with {found} so far; the rest was not run.{f' {why}.' if why else ''}"
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
@@ -156,49 +157,50 @@ def _verdict(digest: Digest, words: _Words) -> str:
 
 def _blame(digest: Digest, words: _Words) -> str:
     """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
-    guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
+    guilty = [subject for subject in digest.subjects if digest.digest_of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
-        return f"{_why(digest, words)}."
+        return f"{_format_reason(digest, words)}."
     parts = [f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})"] if guilty else []
     if against := digest.contradictions:
         whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
-        parts.append(f"{_against(digest)} ({whom})")
-    why = _likely(digest, guilty, words)
+        parts.append(f"{_format_baseline_comparison(digest)} ({whom})")
+    why = _format_likely_cause(digest, guilty, words)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
 
 
-def _likely(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
+def _format_likely_cause(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
     """The likely cause where one subject fails, else the commonest two; empty where none is known."""
-    return words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
+    return words(digest.digest_of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
 
 
 def _causes(digest: Digest, guilty: Sequence[str]) -> str:
     """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the commonest two, with the subjects they are of."""
-    found = [(str(each.cause), subject) for subject in guilty if (each := likely(digest.of(subject).failures))
+    found = [(str(each.cause), subject) for subject in guilty
+             if (each := likely_group(digest.digest_of(subject).failures))
              and not (each.cause and is_place(each.cause) and digest.is_glance)]
     often = Counter(cause for cause, _ in found).most_common(CAUSES)
     told = [f"{cause} ({few([subject for each, subject in found if each == cause], _NAMES)})" for cause, _ in often]
     return f"Likely: {'; '.join(told)}" if told else ""
 
 
-def _why(digest: Digest, words: _Words) -> str:
+def _format_reason(digest: Digest, words: _Words) -> str:
     """What follows "does not conform": `. Likely one bug: each query sees one later key (`causal_off_by_one`, …`."""
     if broken := digest.broken_contract:
         rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
-        return f"{_refused(digest)}: it must take {', '.join(broken)}{rest}"
+        return f"{_format_refusals(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := words(digest.failures):
-        return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
+        return f"{_arithmetic(digest)}{_format_refusals(digest)}. {cause}"
     number, unknown = len(digest.failures), len(unexplained(digest.failures))
     which = "which" if unknown == number else f"{unknown} of which"
     remark = f", {which} no known fault explains" if not digest.is_glance else ""
-    return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
+    return f"{_format_refusals(digest)}: {plural(number, 'failure')}{remark}"
 
 
 def _arithmetic(digest: Digest) -> str:
     """What it does not conform to, where a wider arithmetic would allow all of it. What is a choice wants no other
     arithmetic, only to be declared.
     """
-    found = likely(digest.failures)
+    found = likely_group(digest.failures)
     is_precision = found and found.cause and "precision" in found.cause.declare
     if not found or not found.cause or not is_precision or len(found.failures) < len(digest.failures):
         return ""
@@ -207,7 +209,7 @@ def _arithmetic(digest: Digest) -> str:
     return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in found.failures))} arithmetic"
 
 
-def _refused(digest: Digest) -> str:
+def _format_refusals(digest: Digest) -> str:
     """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never tried`.
 
     A parameter that is given nothing is not tried: nobody knows whether it does what it says, or anything.
@@ -223,7 +225,7 @@ def _refused(digest: Digest) -> str:
 
 def _as_asked(digest: Digest) -> str:
     """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
-    return f"{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
+    return f"{_format_declared_width(digest)}{_format_refusals(digest)}{_but_for(digest)}"
 
 
 def _conventions(digest: Digest) -> Sequence[str]:
@@ -241,7 +243,7 @@ def _but_for(digest: Digest) -> str:
     return but_for(digest.outcomes, [each.id for each in digest.choices])
 
 
-def _declared(digest: Digest) -> str:
+def _format_declared_width(digest: Digest) -> str:
     """The arithmetic of one subject, where it is declared wider than is assumed."""
     if len(digest.cards) != 1:
         return ""
@@ -267,14 +269,14 @@ def _cut_short(digest: Digest) -> str:
     return f", on {put} of {plural(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
 
 
-def _against(digest: Digest) -> str:
+def _format_baseline_comparison(digest: Digest) -> str:
     return f"{plural(len(digest.contradictions), 'answer')} against the manifest"
 
 
 def _nothing(digest: Digest) -> str:
     """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
     reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
-    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else lacks(digest.outcomes)
+    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else format_lacking(digest.outcomes)
     return reason if not reason or reason.endswith((".", "?")) else f"{reason}."
 
 
@@ -333,7 +335,8 @@ def summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT
 
 def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
     in_full = [line for bug in ranked[:shown] for line in findings.in_short(digest, bug)]
-    others = [*findings.named(digest, ranked[shown:]), *findings.recommendations(digest), *unjudged.in_short(digest)]
+    others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.recommendations(digest),
+              *unjudged.in_short(digest)]
     lost = unjudged.not_run(digest)
     return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
             *_paragraph(held_against(digest, CHANGES)), *places, conclusion(digest)]
@@ -352,15 +355,15 @@ def _head(digest: Digest) -> Iterator[str]:
     yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
     if len(digest.subjects) == 1:
         yield from remedy(digest)
-        yield from (f"{subject}: {applied(counts)}" for subject, counts in digest.counts.items())
+        yield from (f"{subject}: {format_applicable(counts)}" for subject, counts in digest.counts.items())
     else:
         width = max(map(len, digest.subjects), default=0)
-        yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
-    yield from tried(digest)
+        yield from (f"{subject:<{width}}  {format_standing(digest.digest_of(subject))}" for subject in digest.subjects)
+    yield from format_tried_sizes(digest)
     if digest.header and digest.header.must_take and not digest.broken_contract:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
-        left = listed(known.card.defaults)
+        left = list_defaults(known.card.defaults)
         yield from ([f"left at their defaults{of_subject(subject, digest.subjects)}: {left}"] if left else [])
 
 
@@ -376,13 +379,13 @@ def _contradictions(digest: Digest) -> Iterator[str]:
     if against:
         yield ""
         yield "Answers against the manifest:"
-        yield from (f"  {named(probe)}: {found.question} {found.answer}, not {found.claimed}"
+        yield from (f"  {name_probed(probe)}: {found.question} {found.answer}, not {found.claimed}"
                     for probe, found in against[:LISTED])
         if len(against) > LISTED:
             yield f"  and {plural(len(against) - LISTED, 'answer')} more, in the record"
     if lost:
         yield ""
-        yield from (f"Not probed: {named(probe)}: {probe.lost}" for probe in lost[:LISTED])
+        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}" for probe in lost[:LISTED])
 
 
 _OF_THE_MACHINE = "flushes_subnormals"
@@ -430,22 +433,22 @@ FEW = 3
 """Subjects whose sizes are told."""
 
 
-def tried(digest: Digest) -> Iterator[str]:
+def format_tried_sizes(digest: Digest) -> Iterator[str]:
     """A line or two for each of a few subjects, and one for the further dtypes."""
     yield from _sizes(digest)
-    yield from _sampled(digest)
+    yield from _format_samples(digest)
 
 
 def _sizes(digest: Digest) -> Iterator[str]:
     """Which sizes were tried, of a few subjects."""
     for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
-        if found := covered(digest.of(subject).outcomes, known.card):
+        if found := measure_coverage(digest.digest_of(subject).outcomes, known.card):
             yield f"sizes{of_subject(subject, digest.subjects)}: {found.sentence}"
-        if named := at_sizes(digest.of(subject).outcomes):
+        if named := at_sizes(digest.digest_of(subject).outcomes):
             yield f"your sizes{of_subject(subject, digest.subjects)}: {named.sentence}"
 
 
-def _sampled(digest: Digest) -> Iterator[str]:
+def _format_samples(digest: Digest) -> Iterator[str]:
     """That further dtypes, and gradients, were tried with fewer cases, where they were."""
     asking = {name for name in {outcome.clause for outcome in digest.outcomes} if GRAD in digest.clause(name).needs}
     of_gradients = [outcome for outcome in digest.outcomes if outcome.clause in asking]

@@ -68,7 +68,7 @@ def confirmations(findings: Iterable[Finding], known: Mapping[str, Registered], 
     """
     places = [(finding, _place(finding, known)) for finding in findings]  # in turn: one host is asked, by one at a time
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(partial(_confirmed, there=there), places)
+        yield from pool.map(partial(_confirm_finding, there=there), places)
 
 
 def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | str | None:
@@ -85,7 +85,7 @@ def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | st
     return present[0] if present else None
 
 
-def _confirmed(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
+def _confirm_finding(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
     finding, place = placed
     return (Confirmation(finding, ScriptOutcome.CANNOT_RUN, place) if isinstance(place, str)
             else _run(finding, place, there))
@@ -165,7 +165,7 @@ def confirm(
             return CONFORMS
     for each in confirmations(findings, registered(implementations), workers, there):
         seen[each.shown] += 1
-        _tell(each, is_brief=is_brief)
+        _print_confirmation(each, is_brief=is_brief)
     click.echo(", ".join(f"{count} {shown.value}" for shown, count in seen.items()))
     return _exit_code(seen)
 
@@ -184,7 +184,7 @@ def _named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequ
     return tuple(finding for finding in findings if finding.id in named)
 
 
-def _tell(each: Confirmation, *, is_brief: bool) -> None:
+def _print_confirmation(each: Confirmation, *, is_brief: bool) -> None:
     click.echo(f"{click.style(each.shown.value, fg=_COLOURS[each.shown])}  {each.finding.id}")
     if each.said and (not is_brief or each.shown is not ScriptOutcome.CONFIRMED):
         click.echo("\n".join(f"    {line}" for line in visible(each.said).splitlines()))

@@ -75,7 +75,7 @@ class Digest:
         word = ADVICE if is_advice else verdict_words(outcome.verdict)
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
-    def planned(self, subject: str) -> int:
+    def count_planned(self, subject: str) -> int:
         """How many items the subject has in this run."""
         return self.header.planned.get(subject, 0) if self.header else 0
 
@@ -118,7 +118,7 @@ class Digest:
         """Everybody who was to be judged, in the order of the plan."""
         return tuple(self.counts)
 
-    def of(self, subject: str) -> Digest:
+    def digest_of(self, subject: str) -> Digest:
         """The same of one subject alone."""
         return Digest(self.header, self.footer, {name: card for name, card in self.cards.items() if name == subject},
                       list(self._outcomes_of(subject)), {},

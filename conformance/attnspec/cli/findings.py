@@ -12,7 +12,7 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations, is_place, likely, unclear
+from attnspec.report.bugs import explanations, is_place, likely_group, unclear
 from attnspec.report.likely_cause import LikelyCause, is_other_convention
 from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, violation
 
@@ -45,7 +45,7 @@ class Bug:
 
 def ranked(digest: Digest) -> tuple[Bug, ...]:
     """What gates: one bug of every subject before a second of any, that which explains most before the others."""
-    return tuple(_in_turn([_bugs(digest.of(subject).failures) for subject in digest.subjects]))
+    return tuple(_in_turn([_bugs(digest.digest_of(subject).failures) for subject in digest.subjects]))
 
 
 def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
@@ -56,7 +56,7 @@ def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
     for group in groups:
         mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_key, group.failures)) if key in clauses)
         found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
-    return found if likely(failures) else sorted(found, key=lambda bug: unclear(bug.clauses[0].shown))
+    return found if likely_group(failures) else sorted(found, key=lambda bug: unclear(bug.clauses[0].shown))
 
 
 def _in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
@@ -78,7 +78,7 @@ def _key(outcome: Outcome) -> tuple[object, ...]:
 def in_short(digest: Digest, bug: Bug) -> Iterator[str]:
     """The clearest clause in full, the others by name."""
     first, *others = bug.clauses
-    yield from told(digest, first, bug.cause)
+    yield from format_finding(digest, first, bug.cause)
     if others:
         yield f"  also: {few([each.clause for each in others], _ROW)} (-v shows {_them(others)})"
 
@@ -87,7 +87,7 @@ def _them(several: Sequence[object]) -> str:
     return "it" if len(several) == 1 else "them"
 
 
-def told(digest: Digest, finding: FailedClause, cause: LikelyCause | None = None) -> Iterator[str]:
+def format_finding(digest: Digest, finding: FailedClause, cause: LikelyCause | None = None) -> Iterator[str]:
     """In full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault comes first."""
     first, clause = _lead_with_fault(finding.shown, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
@@ -109,7 +109,7 @@ def _lead_with_fault(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
     return replace(outcome, evidence=replace(outcome.evidence, like=tuple(like)))
 
 
-def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
+def name_other_bugs(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
     """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
     known = [bug for bug in bugs if bug.cause][:CAUSES]
     for bug in known:
@@ -161,6 +161,6 @@ def everything(digest: Digest) -> Iterator[str]:
     """Every failure in full, what gates first."""
     for bug in ranked(digest):
         for finding in bug.clauses:
-            yield from told(digest, finding, bug.cause)
+            yield from format_finding(digest, finding, bug.cause)
     for finding in _by_clause(digest.advice):
-        yield from told(digest, finding)
+        yield from format_finding(digest, finding)

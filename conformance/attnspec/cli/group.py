@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import attnspec as package
-from attnspec.cli.streams import lost
+from attnspec.cli.streams import output_error
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
 from attnspec.core.docstrings import docstring
@@ -32,7 +32,7 @@ def exit_code_of(result: Result) -> int:
     if result.defects:
         own_up(result.defects)
     sys.stdout.flush()
-    if isinstance(lost(), BrokenPipeError):
+    if isinstance(output_error(), BrokenPipeError):
         click.echo(UNHEARD, err=True)
         return CANNOT_RUN
     return CANNOT_RUN if result.defects else result.exit_code

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
+def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
     """What comes of it, or else what is wrong."""
     try:
         return look(), []
@@ -50,7 +50,8 @@ def badly_put(law: Spec) -> Iterator[AttnspecError]:
     from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
 
     for clause in law.clauses:
-        checks, found = tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
+        checks, found = collect_mistakes(partial(compile_spec, replace(law, clauses=(clause,)),
+                                                 faults=CATALOGUE.keys()))
         yield from (*found, *(problem for check in (checks or {}).values() for problem in _unposable(check)))
         yield from () if found else empty_claims(clause)
 

@@ -141,8 +141,8 @@ def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
 elsewhere = _all(_ELSEWHERE)
 surroundings = _all(_SURROUNDINGS)
 selection = _all((*_SELECTION, *_SURROUNDINGS))
-running = _all(_RUNNING)
-sharded = _all((SHARD, TIMINGS))
+run_options = _all(_RUNNING)
+shard_options = _all((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
@@ -152,7 +152,7 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     options["memory"] = int(options.get("memory", 0) * 2**30)
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
     audit_there(options)
-    return Plan(targets=tuple(dict.fromkeys(expanded(targets, options["implementations"]))), **options)
+    return Plan(targets=tuple(dict.fromkeys(expand_targets(targets, options["implementations"]))), **options)
 
 
 def sharing_of(options: dict[str, Given]) -> Sharing | None:
@@ -175,7 +175,7 @@ def surroundings_of(options: Mapping[str, Given]) -> Surroundings:
     return there
 
 
-def typed(program: str = "attnspec") -> tuple[str, ...]:
+def typed_command(program: str = "attnspec") -> tuple[str, ...]:
     """The command as the user typed it, without the folders of this machine."""
     return (program, *map(portable_argument, sys.argv[1:]))
 
@@ -199,7 +199,7 @@ def known_targets(plan: Plan) -> None:
             raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
 
 
-def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
+def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
     """The targets, with `torch/*`, `fault/*`, `mine.py` and the like spelled out.
 
     Raises TargetError for a pattern that matches nothing.

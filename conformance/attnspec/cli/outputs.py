@@ -57,8 +57,8 @@ class Outputs:
     page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_page))
 
     @classmethod
-    def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
-           detail: Detail = Detail.SHORT) -> Outputs:
+    def from_options(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
+                     detail: Detail = Detail.SHORT) -> Outputs:
         """From the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
@@ -85,7 +85,7 @@ class Outputs:
         return [Visibly(Together([verdicts, progress(stream)]))]
 
     @property
-    def kept(self) -> list[Handler]:
+    def kept_handlers(self) -> list[Handler]:
         """What is told elsewhere than on the console, in the order in which it starts."""
         handlers: list[Handler] = []
         if self.html:

@@ -19,12 +19,12 @@ from attnspec.cli.options import (
     OneOf,
     known_targets,
     plan_from,
-    running,
+    run_options,
     surroundings,
-    typed,
+    typed_command,
 )
 from attnspec.cli.outputs import Outputs, Together, Visibly, is_coloured
-from attnspec.cli.wording import named, plural
+from attnspec.cli.wording import name_probed, plural
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
 from attnspec.record.events import Event, RunFinished
@@ -51,7 +51,7 @@ class ProbeConsole:
         match event:
             case SubjectProbed():
                 self._probes.append(event)
-                self._echo(told(event))
+                self._echo(format_probe(event))
             case RunFinished():
                 self._footer = event
 
@@ -65,12 +65,12 @@ class ProbeConsole:
             click.echo(line, file=self.stream, color=is_coloured(self.stream))
 
 
-def told(probed: SubjectProbed) -> Iterator[str]:
+def format_probe(probed: SubjectProbed) -> Iterator[str]:
     """A heading, and a line an answer; a contradiction is told with what was claimed."""
     if not probed.found and not probed.lost:
         return  # a dtype that a bare function does not support
     yield ""
-    yield click.style(named(probed), bold=True)
+    yield click.style(name_probed(probed), bold=True)
     if probed.lost:
         yield click.style(f"  lost: {probed.lost}", fg="red")
     width = max((len(found.question) for found in probed.found), default=0)
@@ -104,7 +104,7 @@ def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
 @TARGETS
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
               help="Only this dtype. [default: all; every question is asked at the first, float32 if it is supported]")
-@running
+@run_options
 @LIFT
 @IMPLEMENTATIONS
 @DEADLINE
@@ -115,9 +115,9 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     Exit codes: 0 nothing contradicts the manifest, 1 an answer does, 2 not every question could be asked.
     """
     keep_apart({f"--{name}": options[name] for name in ("record", "html")})
-    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    outputs = Outputs.from_options(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     answers = ProbeConsole(outputs.console_stream, outputs.places)
-    session = Session(plan, workers=workers, command=typed(), source=PROBES)
-    return exit_code_of(session.run([Visibly(answers), Together(outputs.kept)]))
+    session = Session(plan, workers=workers, command=typed_command(), source=PROBES)
+    return exit_code_of(session.run([Visibly(answers), Together(outputs.kept_handlers)]))

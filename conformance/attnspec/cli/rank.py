@@ -13,7 +13,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, carried, in_order
+from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_order
 from attnspec.cli.group import own_up
 from attnspec.cli.numbers import MANY, RANDOM, SEED_OR_RANDOM, WORKERS, Seconds
 from attnspec.cli.options import (
@@ -27,17 +27,17 @@ from attnspec.cli.options import (
     OneOf,
     available_cpus,
     plan_from,
-    sharded,
+    shard_options,
     sharing_of,
     surroundings,
-    typed,
+    typed_command,
 )
 from attnspec.cli.outputs import Visibly, is_coloured
 from attnspec.cli.wording import plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import RANKING, as_ranking, begun, code_of, counts
+from attnspec.ranking.jobs import RANKING, as_ranking, code_of, counts, resume_ranking
 from attnspec.ranking.targets import file_digest, kernels
 from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
 from attnspec.record.ranked import KernelRanked, KernelStanding
@@ -84,11 +84,11 @@ def line_of(kernel: KernelRanked) -> str:
     """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
     standing = click.style(f"{WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
     score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
-    why = _why(kernel)
+    why = _format_reason(kernel)
     return f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s{f'  {why}' if why else ''}"
 
 
-def _why(kernel: KernelRanked) -> str:
+def _format_reason(kernel: KernelRanked) -> str:
     if kernel.lost or kernel.verdict is KernelStanding.NOT_JUDGED:
         return (kernel.lost or kernel.reason).partition("\n")[0]
     if kernel.first is None:
@@ -142,7 +142,7 @@ class KernelsAlone:
 @click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
               help="Also write an HTML page that compares them.")
 @JSON
-@sharded
+@shard_options
 @CLUSTER
 def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: Given) -> int:
     """Judge many kernels, and compare them: one line for each, as soon as it is known.
@@ -154,7 +154,7 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
     keep_apart({"--record": record, "--html": html})
     as_json, workers = options.pop("as_json"), options.pop("workers")
     stream = sys.stderr if as_json else sys.stdout
-    with carried(options) as carrier:
+    with cluster_carrier(options) as carrier:
         plan = _plan(targets, record, options, stream)
         ranking = _Ranking(plan, record, workers, stream, is_json=as_json, carrier=carrier)
         judged, result = ranking.run()
@@ -167,11 +167,11 @@ def _plan(targets: Sequence[str], record: Path, options: dict[str, Given], strea
     sharing, stop_after, function = sharing_of(options), options.pop("stop_after") or 0, options.pop("function")
     contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
     named = kernels(targets, function)
-    plan = plan_from(named, {**options, "seed": _drawn(record, stream) if seed == RANDOM else seed})
+    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM else seed})
     return as_ranking(replace(plan, must_take=contract), stop_after, sharing)
 
 
-def _drawn(record: Path, stream: TextIO) -> int:
+def _choose_seed(record: Path, stream: TextIO) -> int:
     """A seed that is drawn, or that of the record in which the ranking goes on."""
     goes_on = record.exists() and record.stat().st_size
     seed = read_record(record).header.seed if goes_on else secrets.randbelow(DRAWN)
@@ -193,7 +193,7 @@ class _Ranking:
 
     def run(self) -> tuple[RunRecord, Result | None]:
         """Judge what the record does not have; the record, and what the run came to, if there was anything to do."""
-        record = begun(self.path, self.plan)
+        record = resume_ranking(self.path, self.plan)
         known = {rank.subject: rank for rank in record.ranks if not rank.lost} if record else {}
         stale = [name for name, rank in known.items() if name in self.plan.targets and rank.digest != file_digest(name)]
         left = tuple(each for each in self.plan.targets if each not in known or each in stale)
@@ -206,8 +206,8 @@ class _Ranking:
             click.echo(f"{done} of {plural(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
                        file=self.stream)
         mode = WriteMode.GO_ON if record else WriteMode.REPLACE
-        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed(), source=RANKING,
-                          carrier=self.carrier)
+        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed_command(),
+                          source=RANKING, carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
         in_order(self.carrier, self.path, result)
         return read_record(self.path), result
@@ -225,7 +225,7 @@ def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
     click.echo(f"page: {path}", file=stream)
 
 
-def _counted(standing: KernelStanding, count: int) -> str:
+def _count_standing(standing: KernelStanding, count: int) -> str:
     """`1 conforms`, `2 do not conform`."""
     several = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
     return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
@@ -239,7 +239,7 @@ def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, 
     is_short = bool(result and (result.interrupted or result.defects)) or len(ranks) < len(plan.targets)
     code = code_of(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
-    counted = (_counted(KernelStanding(name), count) for name, count in counts(ranks).items())
+    counted = (_count_standing(KernelStanding(name), count) for name, count in counts(ranks).items())
     told = ", ".join(counted) or "no kernel judged"
     of = f"{len(ranks)} of {plural(len(plan.targets), 'kernel')}" if is_short else plural(len(ranks), "kernel")
     rest = " Run the same command again to go on." if is_short else ""

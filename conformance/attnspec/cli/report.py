@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.baseline import conditions_of, unfit
+from attnspec.cli.baseline import conditions_of, why_no_baseline
 from attnspec.cli.combine import tell_interrupted
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
 from attnspec.cli.wording import plural
@@ -44,7 +44,7 @@ def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
     return compare(records, earlier)
 
 
-def drawn(folder: Path, records: Sequence[RunRecord]) -> History:
+def read_history(folder: Path, records: Sequence[RunRecord]) -> History:
     """The history of a folder and these records. Raises RecordError, and UsageError where these have no verdicts."""
     from attnspec.report.history import history  # noqa: PLC0415  (weight: only this option needs it)
 
@@ -71,7 +71,7 @@ def record_files(folder: Path) -> list[Path]:
     return found
 
 
-def told(compared: RunComparison, old: Path) -> Iterator[str]:
+def format_comparison(compared: RunComparison, old: Path) -> Iterator[str]:
     """How the run stands to the earlier one: one line an entry, and at its end what it comes to."""
     yield f"Against {old}: {compared.headline}."
     yield from (f"  {note}" for note in compared.notes)
@@ -130,7 +130,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
         check_shown(runs, way=f"In a checkout: python -m evaluation report {path}")
     read = [run for runs in files.values() for run in runs]
     compared = compared_with(against, read) if against else None
-    write_page(read, target, compared=compared, past=drawn(history, read) if history else None)
+    write_page(read, target, compared=compared, past=read_history(history, read) if history else None)
     for path, runs in files.items():
         tell_interrupted(path, runs)
     click.echo(f"page: {target}")
@@ -138,7 +138,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
         if also is not None:
             _write_also(name, read, also, compared)
             click.echo(f"{name}: {also}")
-    for line in told(compared, against) if compared and against else ():
+    for line in format_comparison(compared, against) if compared and against else ():
         click.echo(line)
     return compared.exit_code if compared else CONFORMS
 
@@ -160,7 +160,7 @@ def _write_audit(records: list[RunRecord], path: Path) -> None:
 
 def _write_known(records: list[RunRecord], path: Path) -> None:
     for record in records:
-        if why := unfit(path, record.outcomes, is_whole=not record.interrupted):
+        if why := why_no_baseline(path, record.outcomes, is_whole=not record.interrupted):
             raise UsageError(f"the baseline was not written, since {why}.", where=FileLocation(str(path)))
         write_baseline(path, record.outcomes, strict=record.header.strict, conditions=conditions_of(record.header))
 

@@ -22,12 +22,12 @@ def smoke(targets: tuple[str, ...], **options: Given) -> int:
     """Try five fixed inputs on each TARGET. If they fail, its adapter is broken, so judging it would say nothing."""
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
-    passed = [_smoked(target, plan) for target in plan.targets]
+    passed = [_smoke_target(target, plan) for target in plan.targets]
     return CONFORMS if all(passed) else CANNOT_RUN
 
 
-def _smoked(target: str, plan: Given) -> bool:
-    found = smoked(target, plan)
+def _smoke_target(target: str, plan: Given) -> bool:
+    found = smoke_inputs(target, plan)
     for line in found.lines:
         mark = click.style("ok  ", fg="green") if line.passed else click.style("FAIL", fg="red")
         click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{visible(line.detail)}")
@@ -56,13 +56,13 @@ class Smoked:
     death: str = ""
 
 
-def smoked(target: str, plan: Plan) -> Smoked:
+def smoke_inputs(target: str, plan: Plan) -> Smoked:
     """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each."""
-    from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:
-        lines = smoke(summon(target, replace(plan, targets=(target,))))
+        lines = smoke(load_subject(target, replace(plan, targets=(target,))))
     except AttnspecError as problem:
         return Smoked(death=str(problem))
     return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines))

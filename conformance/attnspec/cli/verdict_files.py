@@ -94,7 +94,7 @@ class GitHub(WholeRun):
         self._stream, self._folders = stream, folders
 
     @classmethod
-    def of(cls, stream: TextIO, folders: Sequence[str]) -> Sequence[GitHub]:
+    def if_on_github(cls, stream: TextIO, folders: Sequence[str]) -> Sequence[GitHub]:
         """Itself, or nothing where GitHub does not listen."""
         return [cls(stream, folders)] if is_told() else []
 

@@ -11,7 +11,7 @@ import click
 
 from attnspec.cli.digest import ADVICE, ALARMING, verdict_words
 from attnspec.core.nouns import Verdict
-from attnspec.core.sizes import foretold
+from attnspec.core.sizes import foretell_costs
 from attnspec.record.events import OWN_DEVICE, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
 
@@ -29,12 +29,12 @@ def of_subject(subject: str, subjects: Sequence[str]) -> str:
     return f" in {subject}" if len(subjects) > 1 else ""
 
 
-def counted(counts: Counter[str]) -> str:
+def format_counts(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
     return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
 
 
-def applied(counts: Counter[str]) -> str:
+def format_applicable(counts: Counter[str]) -> str:
     """`60 of 62 applicable items held, 2 violated`: a share of what applies; as `counted` where nothing was judged.
 
     Whether what was not run applies, nobody knows, so that it is no part of the 62.
@@ -42,18 +42,18 @@ def applied(counts: Counter[str]) -> str:
     left = counts - Counter({_INAPPLICABLE: counts[_INAPPLICABLE]})
     tried = left.total() - counts[_NOT_RUN]
     if not tried:
-        return counted(counts)
+        return format_counts(counts)
     share = f"{counts[_HELD]} of {plural(tried, 'applicable item')} {_HELD}"
     held = _coloured(share, _HELD if counts[_HELD] else _NOT_RUN)
     del left[_HELD]
-    return f"{held}, {counted(left)}" if left else held
+    return f"{held}, {format_counts(left)}" if left else held
 
 
 def _coloured(text: str, word: str) -> str:
     return click.style(text, fg=_COLOURS[word], bold=_COLOURS[word] == "red")
 
 
-def named(probed: SubjectProbed) -> str:
+def name_probed(probed: SubjectProbed) -> str:
     """`torch/mha [averaged], float32`."""
     variant = f" [{probed.variant}]" if probed.variant else ""
     return f"{probed.subject}{variant}, {probed.dtype.value}"
@@ -76,7 +76,7 @@ def opening(header: RunStarted) -> str:
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
     """What the sizes are to cost that a subject declares, but those that the user named for the whole run."""
     told = header.sizes if header else ()
-    yield from foretold((each for each in known.card.sizes if each not in told), math.inf)
+    yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
 
 
 def _living(header: RunStarted) -> str:

@@ -90,9 +90,9 @@ class _Dealing:
     source: str
     run: str = field(default_factory=lambda: secrets.token_hex(4))
     waiting: dict[Group, Jobs] = field(default_factory=dict)
-    dealt: dict[Any, _Dealt] = field(default_factory=dict)
+    dealt_parts: dict[Any, _Dealt] = field(default_factory=dict)
     _submitted: int = 0
-    _judged: int = 0
+    _judged_count: int = 0
     _seconds: float = 0.0
     _looked: float = 0.0
     _stuck_since: float = 0.0
@@ -104,7 +104,7 @@ class _Dealing:
                 self.listener.give_up(jobs, reason)
             else:
                 self.waiting[group] = jobs
-        while self.waiting or self.dealt:
+        while self.waiting or self.dealt_parts:
             self._look()
             self._hand_out()
             if not self._take():
@@ -112,7 +112,7 @@ class _Dealing:
 
     def leave(self) -> None:
         """Withdraw the rest."""
-        self.connection.leave(self.run, list(self.dealt))
+        self.connection.leave(self.run, list(self.dealt_parts))
 
     def _look(self) -> None:
         """Once a second, who the workers are; what was dealt to workers that have all gone waits again."""
@@ -121,17 +121,17 @@ class _Dealing:
         for unfit in self.workforce.refresh():
             self.say(f"{unfit} It is given nothing to do.")
         self._looked = time.monotonic()
-        for future, dealt in list(self.dealt.items()):
+        for future, dealt in list(self.dealt_parts.items()):
             if not future.done() and not any(address in self.workforce.answers for address in dealt.workers):
                 future.cancel()
-                del self.dealt[future]
+                del self.dealt_parts[future]
                 self.waiting.update(dealt.groups)
         self._mind_the_stuck()
 
     def _mind_the_stuck(self) -> None:
         """Say that nobody can judge what is left; after a while, give it up."""
         stuck = [group for group in self.waiting if not self.workforce.able(group[0])]
-        if not stuck or self.dealt:
+        if not stuck or self.dealt_parts:
             self._stuck_since = 0.0
         elif not self._stuck_since:
             self._stuck_since = time.monotonic()
@@ -142,11 +142,11 @@ class _Dealing:
 
     def _hand_out(self) -> None:
         """To each set of workers a little more than it takes at once."""
-        held = Counter(dealt.workers for dealt in self.dealt.values())
+        held = Counter(dealt.workers for dealt in self.dealt_parts.values())
         for workers, groups in self._by_workers().items():
             free = AHEAD * self.workforce.slots(workers) - held[workers]
             size = self._size(len(groups), self.workforce.slots(workers))
-            for batch in list(batched(groups, size))[:max(0, free)]:
+            for batch in list(batch_groups(groups, size))[:max(0, free)]:
                 self._submit({group: self.waiting.pop(group) for group in batch}, workers)
 
     def _by_workers(self) -> Mapping[tuple[str, ...], Sequence[Group]]:
@@ -159,7 +159,7 @@ class _Dealing:
 
     def _size(self, waiting: int, slots: int) -> int:
         """How many groups a task gets: as many as make it worth a process, and never so many that a worker idles."""
-        worth = int(WORTH * self._judged / self._seconds) if self._seconds else 1
+        worth = int(WORTH * self._judged_count / self._seconds) if self._seconds else 1
         return max(1, min(worth, math.ceil(waiting / (AHEAD * max(1, slots)))))
 
     def _submit(self, groups: Groups, workers: tuple[str, ...]) -> None:
@@ -170,24 +170,24 @@ class _Dealing:
         plan = self.plan if self.plan.baseline else replace(self.plan, targets=targets)
         task = Task(self.run, plan, self.source, tuple(groups), self.workforce.question.folder)
         future = self.connection.submit(task, key, list(workers), resources_for(self.plan.device))
-        self.dealt[future] = _Dealt(groups, workers)
+        self.dealt_parts[future] = _Dealt(groups, workers)
 
     def _take(self) -> bool:
         """Tell what is done; whether anything was."""
-        done = [future for future in self.dealt if future.done()]
+        done = [future for future in self.dealt_parts if future.done()]
         for future in done:
-            self._tell(self.connection.part(future), self.dealt.pop(future).groups)
+            self._tell_defects(self.connection.part(future), self.dealt_parts.pop(future).groups)
         return bool(done)
 
-    def _tell(self, part: TaskResult, groups: Groups) -> None:
+    def _tell_defects(self, part: TaskResult, groups: Groups) -> None:
         """What is wrong with one part is no fault of the others."""
-        self._judged, self._seconds = self._judged + len(groups), self._seconds + part.seconds
+        self._judged_count, self._seconds = self._judged_count + len(groups), self._seconds + part.seconds
         jobs = [job for of_one in groups.values() for job in of_one]
         self.listener.receive(map(from_line, part.lines))
         self.listener.give_up(jobs, part.wrong or "its part of the run ended before its turn came", part.defects)
 
 
-def batched(groups: Sequence[Group], size: int) -> Iterator[Sequence[Group]]:
+def batch_groups(groups: Sequence[Group], size: int) -> Iterator[Sequence[Group]]:
     """Neighbours together: they often share a subject."""
     for first in range(0, len(groups), size):
         yield groups[first:first + size]

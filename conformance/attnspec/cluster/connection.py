@@ -33,15 +33,15 @@ class SchedulerLostError(AttnspecError):
 
 
 @contextlib.contextmanager
-def connected(address: ClusterAddress, resources: Mapping[str, float]) -> Iterator[Connection]:
+def connect_cluster(address: ClusterAddress, resources: Mapping[str, float]) -> Iterator[Connection]:
     """A connection to the scheduler at the address, or to workers that are started here and end with it.
 
     resources: what workers that are started here declare. Raises UsageError where there is no scheduler, or
     `distributed` is not installed.
     """
-    distributed = _distributed()
+    distributed = _import_distributed()
     with contextlib.ExitStack() as stack:
-        scheduler: Any = address.scheduler or stack.enter_context(_started(distributed, address, resources))
+        scheduler: Any = address.scheduler or stack.enter_context(_start_local_cluster(distributed, address, resources))
         try:
             client = distributed.Client(scheduler, timeout=WAITING, set_as_default=False)
         except (OSError, TimeoutError) as problem:
@@ -51,7 +51,7 @@ def connected(address: ClusterAddress, resources: Mapping[str, float]) -> Iterat
         yield Connection(client, distributed)
 
 
-def _distributed() -> ModuleType:
+def _import_distributed() -> ModuleType:
     try:
         import distributed  # noqa: PLC0415  (an extra, and weight)
     except ImportError as problem:
@@ -62,7 +62,7 @@ def _distributed() -> ModuleType:
     return found
 
 
-def _started(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
+def _start_local_cluster(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
     """Workers here: processes of one thread each, since a part of a run is a process of its own anyway."""
     with _deaf_to_interrupts():
         return distributed.LocalCluster(

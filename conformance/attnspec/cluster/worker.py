@@ -34,7 +34,7 @@ take three times as long.
 _LAST_PRINTED = 2000
 """Characters of what a process printed that ended without a result."""
 
-_running: dict[str, list[subprocess.Popen[bytes]]] = {}
+_running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 
 def answer(question: WorkerQuestion) -> WorkerAnswer:
@@ -48,7 +48,7 @@ def answer(question: WorkerQuestion) -> WorkerAnswer:
         wanted = plan.targets or tuple(known)
         return WorkerAnswer(
             attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, environment(1, plan.device),
-            missing={target: _missing(target, known, folder) for target in wanted},
+            missing={target: _why_missing(target, known, folder) for target in wanted},
             releases={target: known[target].library.version for target in wanted if target in known})
     except AttnspecError as problem:
         return WorkerAnswer(attnspec.__version__, wrong=str(problem))
@@ -67,7 +67,7 @@ def _absent(plan: Plan) -> Iterator[str]:
             yield name
 
 
-def _missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
+def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
     """Why a target cannot be judged here, as far as that is known without importing it."""
     if target in known:
         return known[target].missing
@@ -94,10 +94,10 @@ def judge(task: Task) -> TaskResult:
             [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE, stdout=printed,
             stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch,
             env={name: value for name, value in os.environ.items() if name not in _OF_DASK})
-        _running.setdefault(task.run, []).append(process)
+        _running_processes.setdefault(task.run, []).append(process)
         _hand_over(process, task)
         process.wait()
-        _running[task.run].remove(process)
+        _running_processes[task.run].remove(process)
         if result.is_file():
             return decode(TaskResult, json.loads(result.read_text(encoding="utf-8")))
         printed.seek(0)
@@ -117,5 +117,5 @@ def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:
 
 def stop(run: str) -> None:
     """End what of a run is being judged here: its client has left."""
-    for process in _running.get(run, ()):
+    for process in _running_processes.get(run, ()):
         process.terminate()

@@ -123,12 +123,12 @@ def pairs_in(found: int) -> Iterator[BucketPair]:
 
 
 @lru_cache(maxsize=64)
-def written(found: int) -> str:
+def write_pairs(found: int) -> str:
     """A set of pairs as text; empty for none."""
     return base64.b85encode(found.to_bytes(-(-found.bit_length() // 8), "little")).decode()
 
 
-def read(text: str) -> int:
+def read_pairs(text: str) -> int:
     """The set that a text stands for. Raises ValueError for any other text."""
     return int.from_bytes(base64.b85decode(text), "little")
 

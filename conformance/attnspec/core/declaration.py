@@ -148,7 +148,7 @@ class Limits(KeywordLimits):
 
     def refused_along(self, *axes: str) -> tuple[RefusalCondition, ...]:
         """The conditions on one of these axes under which everything is refused."""
-        return tuple(alone for each in self.all_refusals if (alone := each.alone) and alone.axis in axes)
+        return tuple(alone for each in self.all_refusals if (alone := each.single_condition) and alone.axis in axes)
 
     @property
     def inputs(self) -> Literal["separate", "memory", "one"]:
@@ -287,7 +287,7 @@ _SAYS: Mapping[tuple[str, ...], tuple[str, Any]] = {
 
 def narrowed_by(limits: Limits, refusals: Iterable[Refusal]) -> Limits:
     """The limits with these refusals among them."""
-    return reduce(_narrowed, refusals, limits)
+    return reduce(_narrow_limits, refusals, limits)
 
 
 def limits_saying(refused: Collection[str]) -> frozenset[str]:
@@ -295,7 +295,7 @@ def limits_saying(refused: Collection[str]) -> frozenset[str]:
     return frozenset(name for ways, (name, _) in _SAYS.items() if not {*ways}.isdisjoint(refused))
 
 
-def _narrowed(limits: Limits, refusal: Refusal) -> Limits:
+def _narrow_limits(limits: Limits, refusal: Refusal) -> Limits:
     said: dict[str, Any] = {name: value for ways, (name, value) in _SAYS.items() if str(refusal) in ways}
     if said and all(getattr(limits, name) == getattr(Limits(), name) for name in said):
         return replace(limits, **said)

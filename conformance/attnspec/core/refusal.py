@@ -92,14 +92,14 @@ class Refusal:
 
     def covers(self, other: Refusal) -> bool:
         """Whether it refuses what another one does, and more: of lengths of one axis alone; False for all else."""
-        mine, its = self.alone, other.alone
+        mine, its = self.single_condition, other.single_condition
         if not mine or not its or mine.axis != its.axis or self == other or self.without or other.without:
             return False
         lengths = ({mine.axis: length} for length in range(1, LARGEST_SIZE))
         return all(mine.holds(each) for each in lengths if its.holds(each))
 
     @property
-    def alone(self) -> RefusalCondition | None:
+    def single_condition(self) -> RefusalCondition | None:
         """Its condition on the length of one axis, where it has no other and names no keyword."""
         is_bare = not self.keywords and len(self.conditions) == 1 and self.conditions[0].is_of_one_axis
         return self.conditions[0] if is_bare else None

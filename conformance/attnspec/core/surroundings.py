@@ -51,7 +51,7 @@ class Surroundings:
     option: str = ""
 
     @property
-    def named(self) -> str:
+    def command_text(self) -> str:
         """The command as a message has it: `--python: '/usr/bin/pyton'`."""
         command = repr(" ".join(self.command) or sys.executable)
         return f"{self.option}: {command}" if self.option else command

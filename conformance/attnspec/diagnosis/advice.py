@@ -64,7 +64,7 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
 
     held: cases that hold beside it. A convention on which one of them hangs is not what is wrong.
     """
-    subject, likeliest = trial.evaluator.subject, diagnosis.like[0].fault if diagnosis.like else ""
+    subject, likeliest = trial.evaluator.subject, diagnosis.likely_faults[0].fault if diagnosis.likely_faults else ""
     if likeliest == ALWAYS:
         return _causal_by_design(subject)
     if likeliest == WITHOUT_MAXIMUM:
@@ -74,9 +74,9 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
         return Explanation(f"masked logits get a finite number, and visible ones may lie lower (`{likeliest}`)",
                            "Use -inf: it is lower than any logit. Rows whose visible logits are all higher than the "
                            "number are right as they are", "")
-    if likeliest == THE_OTHER_WAY or diagnosis.located == INVERTED:
+    if likeliest == THE_OTHER_WAY or diagnosis.located_stage == INVERTED:
         return _mask_inverted(subject)
-    if not diagnosis.located.startswith((NOTHING, SPOILT)):
+    if not diagnosis.located_stage.startswith((NOTHING, SPOILT)):
         return None
     followed = {name for case in held for name in mattering(case)}
     doubtful = [name for name in mattering(recipe) if name not in followed]
@@ -120,14 +120,14 @@ def _causal_by_design(subject: Subject) -> Explanation | None:
     """Of a function of one's own that has no causal flag: it may be meant so."""
     if not is_bare(subject.id) or "causal" in subject.declaration.keywords:
         return None
-    name, wrapper = _wrapped(subject)
+    name, wrapper = _wrapper_names(subject)
     return Explanation(f"it is causal, and has no causal flag (`{ALWAYS}`)",
                        "Let it take `causal`. If every call is meant to be causal, wrap it: "
                        f"def {wrapper}(query, key, value, *, causal=True): return {name}(query, key, value), and "
                        f"declare it: {wrapper}.causal_only = True", "")
 
 
-def _wrapped(subject: Subject) -> tuple[str, str]:
+def _wrapper_names(subject: Subject) -> tuple[str, str]:
     """The name of a function, and that of one to wrap it in."""
     name = subject.id.rpartition(":")[2]
     return name, "wrapped" if name == "attend" else "attend"

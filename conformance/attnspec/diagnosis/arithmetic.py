@@ -22,7 +22,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
 from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
-from attnspec.diagnosis.failing_case import judged
+from attnspec.diagnosis.failing_case import judge_case
 from attnspec.diagnosis.rotary import narrow_for
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import PURSE
@@ -172,9 +172,9 @@ class ArithmeticExplainer:
 
     checks: Callable[[], Mapping[str, Check]]
     seed: int
-    _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
+    _tried_classes: dict[tuple[DType, str], bool] = field(default_factory=dict)
     _answers: set[tuple[DType, str]] = field(default_factory=set)
-    _met: dict[DType, list[tuple[Trial, Recipe]]] = field(default_factory=dict)
+    _met_cases: dict[DType, list[tuple[Trial, Recipe]]] = field(default_factory=dict)
 
     def explain(self, trial: Trial, failing: Recipe, claimed: int, place: FailurePlace = NOWHERE,
                 first: Recipe | None = None) -> Explanation | None:
@@ -186,13 +186,13 @@ class ArithmeticExplainer:
         """
         met = [failing, *([first] if first and work(first.sizes) <= PURSE else [])]
         if _is_plain(trial.check):
-            self._met.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
+            self._met_cases.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
             return None
         if of_backward := self._explain_backward(trial, failing, met, claimed):
             return of_backward
         every = list(self._wider(trial.evaluator))
-        classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
+        classes = [each for each in every if self._tried_classes.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
             if (_allows_met(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator)
@@ -200,7 +200,7 @@ class ArithmeticExplainer:
                 if _fails_in_float32(trial, failing):
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
-                return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
+                return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return self._as_consequence(trial, failing, every) or self._as_marked(trial, failing, claimed, every)
 
     def _explain_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe],
@@ -223,11 +223,11 @@ class ArithmeticExplainer:
 
     def _allows_gradients(self, wider: Wider, evaluator: Evaluator) -> bool:
         key = evaluator.dtype, wider.cause
-        if key not in self._tried:
+        if key not in self._tried_classes:
             of_gradients = (check for check in self.checks().values() if GRAD in check.needs and not check.clause.made
                             and not any(check.runs.values()) and check.clause.level is Level.MUST)
-            self._tried[key] = all(self._holds(check, evaluator) for check in of_gradients)
-        return self._tried[key]
+            self._tried_classes[key] = all(self._clause_holds(check, evaluator) for check in of_gradients)
+        return self._tried_classes[key]
 
     def _as_consequence(self, trial: Trial, failing: Recipe,
                         classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
@@ -238,8 +238,8 @@ class ArithmeticExplainer:
         for wider, evaluator in classes:
             is_known = (evaluator.dtype, wider.cause) in self._answers or (
                 wider.shows and self._is_of(wider, trial.evaluator, evaluator) and _says_something(evaluator))
-            if is_known and judged(trial, evaluator, failing).failure is None:
-                return None if _fails_in_float32(trial, failing) else _told(
+            if is_known and judge_case(trial, evaluator, failing).failure is None:
+                return None if _fails_in_float32(trial, failing) else _make_explanation(
                     trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
@@ -253,19 +253,19 @@ class ArithmeticExplainer:
         marked = [(wider, evaluator) for wider, evaluator in classes
                   if wider.fits and _fit(evaluator.remembered, wider.fits)]
         if marked:
-            judged(trial, trial.evaluator, replace(failing, families=("normal",)))
+            judge_case(trial, trial.evaluator, replace(failing, families=("normal",)))
         for wider, evaluator in marked:
             is_fit = _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
             if is_fit and _says_something(evaluator):
                 self._answers.add((evaluator.dtype, wider.cause))
-                return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
+                return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
     def _wider(self, evaluator: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
         """The classes that round more than the declared one, those that were the answer before first."""
         dtype = evaluator.dtype
         classes = classes_for(dtype, evaluator.subject.declaration.kind)
-        known = sorted(classes, key=lambda each: not self._tried.get((dtype, each.cause), False))
+        known = sorted(classes, key=lambda each: not self._tried_classes.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
             if precision and looser_words(precision, evaluator.precision):
@@ -274,12 +274,12 @@ class ArithmeticExplainer:
     def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
         key = evaluator.dtype, wider.cause
-        if key not in self._tried:
-            self._tried[key] = ((not wider.fits or _fit(evaluator.remembered, wider.fits))
-                                and self._allows_what_failed(evaluator)
-                                and not (wider.shows and self._is_finer(wider, declared))
-                                and self._allows_plain(evaluator, CONVICTING))
-        return self._tried[key]
+        if key not in self._tried_classes:
+            self._tried_classes[key] = ((not wider.fits or _fit(evaluator.remembered, wider.fits))
+                                        and self._allows_what_failed(evaluator)
+                                        and not (wider.shows and self._is_finer(wider, declared))
+                                        and self._allows_plain(evaluator, CONVICTING))
+        return self._tried_classes[key]
 
     def _is_finer(self, wider: Wider, declared: Evaluator) -> bool:
         """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
@@ -292,21 +292,21 @@ class ArithmeticExplainer:
 
     def _allows_what_failed(self, evaluator: Evaluator) -> bool:
         """Whether a class allows the plain cases that failed: they are put first, for most classes fail there."""
-        return not any(isinstance(judged(trial, evaluator, recipe).failure, Violated)
-                       for trial, recipe in self._met.get(evaluator.dtype, ()))
+        return not any(isinstance(judge_case(trial, evaluator, recipe).failure, Violated)
+                       for trial, recipe in self._met_cases.get(evaluator.dtype, ()))
 
     def _allows_plain(self, evaluator: Evaluator, kinds: frozenset[str]) -> bool:
         plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
-        return all(self._holds(check, evaluator) for check in plain)
+        return all(self._clause_holds(check, evaluator) for check in plain)
 
-    def _holds(self, check: Check, evaluator: Evaluator) -> bool:
+    def _clause_holds(self, check: Check, evaluator: Evaluator) -> bool:
         if check.lacking(evaluator.subject):
             return True
         compiling = evaluator.compiling
         if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
             return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                      purse=PURSE, until=compiling.until if compiling else math.inf)
+                      purse=PURSE, until=compiling.end_of_clause if compiling else math.inf)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 
@@ -333,11 +333,11 @@ def _is_plain(check: Check) -> bool:
 def _allows_met(trial: Trial, recipe: Recipe, met: Iterable[Recipe], claimed: int) -> bool:
     """Whether a clause, on the case where it failed, claims as many entries and holds, and on those that were met."""
     return _allows_case(trial, trial.evaluator, recipe, claimed) and all(
-        judged(trial, trial.evaluator, each).failure is None for each in met)
+        judge_case(trial, trial.evaluator, each).failure is None for each in met)
 
 
 def _allows_case(trial: Trial, evaluator: Evaluator, recipe: Recipe, claimed: int) -> bool:
-    tally = judged(trial, evaluator, recipe)
+    tally = judge_case(trial, evaluator, recipe)
     return tally.failure is None and tally.worst is not None and tally.worst.claimed >= claimed
 
 
@@ -347,7 +347,7 @@ def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     if not is_half(evaluator.dtype) or DType.FLOAT32 not in evaluator.subject.declaration.dtypes:
         return False
     single = Evaluator(evaluator.subject, DType.FLOAT32, evaluator.conventions)
-    return isinstance(judged(replace(trial, before=None), single, recipe).failure, Violated)
+    return isinstance(judge_case(replace(trial, before=None), single, recipe).failure, Violated)
 
 
 def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
@@ -371,7 +371,7 @@ def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None
         return None
 
 
-def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
+def _make_explanation(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
     return _explain_by_words(subject, "precision", dtype, replace(wider, words=_words(subject, dtype, wider)))
 
 

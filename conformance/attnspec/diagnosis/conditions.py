@@ -50,18 +50,18 @@ class Boundary:
     """
 
     smallest: Recipe
-    told: tuple[BoundaryCondition, ...]
-    outside: tuple[Sizes, ...] = ()
+    conditions: tuple[BoundaryCondition, ...]
+    holding_sizes: tuple[Sizes, ...] = ()
 
     @property
     def sentence(self) -> str:
         """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
-        if not self.told:
+        if not self.conditions:
             return ""
-        holds = " and ".join(f"at {each.holds}" for each in self.told)
-        is_settled = all(each.is_settled for each in self.told)
+        holds = " and ".join(f"at {each.holds}" for each in self.conditions)
+        is_settled = all(each.is_settled for each in self.conditions)
         begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
-        return f"{begin} {' and '.join(each.words for each in self.told)}; holds {holds}{end}."
+        return f"{begin} {' and '.join(each.words for each in self.conditions)}; holds {holds}{end}."
 
 
 Lengths: TypeAlias = NDArray[np.int64]
@@ -152,7 +152,7 @@ class LengthCondition:
         return within
 
     @property
-    def likely(self) -> float:
+    def prior_weight(self) -> float:
         """Its weight among others; a rule that needs a threshold besides is less likely than one alone."""
         share = 1.0 if self.n in COMMON or self.rule not in OF_BLOCKS else 0.3
         return _LIKELY[self.rule] * share * (1.0 if self.start == 1 else 0.5)
@@ -171,7 +171,7 @@ class LengthCondition:
 class Profile:
     """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
 
-    here: int
+    failing_length: int
     condition: LengthCondition | None
     fared: Mapping[int, bool]
     is_settled: bool
@@ -194,26 +194,27 @@ class Profile:
         so many entries a case is put before it counts as holding.
         """
         is_told_by_size = self.turns > FEW_TURNS or self._holds_at_all_longer(seeds)
-        return seeds > SEEDS and self.here <= NEEDS_NO_REASON and not is_told_by_size
+        return seeds > SEEDS and self.failing_length <= NEEDS_NO_REASON and not is_told_by_size
 
     def _holds_at_all_longer(self, seeds: int) -> bool:
         """Whether it ends at a length, and holds beyond at so many that what fails seldom would have failed there."""
         if self.condition is None or self.condition.rule not in ENDING:
             return False
-        longer = sum(not failed and value > self.here for value, failed in self.fared.items())
+        longer = sum(not failed and value > self.failing_length for value, failed in self.fared.items())
         return seeds < MOST_SEEDS or longer >= LONGER
 
     @property
-    def below(self) -> int | None:
+    def largest_holding_below(self) -> int | None:
         """The largest length below that holds."""
-        return max((value for value, failed in self.fared.items() if not failed and value < self.here), default=None)
+        return max((value for value, failed in self.fared.items() if not failed and value < self.failing_length),
+                   default=None)
 
     @property
-    def beside(self) -> int | None:
+    def nearest_holding(self) -> int | None:
         """The nearest length that holds, among those that a condition could have spoken of if there are any."""
         start = self.condition.start if self.condition else 1
         return min((value for value, failed in self.fared.items() if not failed),
-                   key=lambda value: (value < start, abs(value - self.here)), default=None)
+                   key=lambda value: (value < start, abs(value - self.failing_length)), default=None)
 
 
 def conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
@@ -248,8 +249,8 @@ def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
     yield from (top, top - 1)
 
 
-def narrowed(known: dict[int, bool], fails_at: int, top: int,
-             fails: Callable[[int], bool | None]) -> LengthCondition | None:
+def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
+                     fails: Callable[[int], bool | None]) -> LengthCondition | None:
     """The likeliest condition that all lengths bear out. `known`: those that were put; what is put now is added.
 
     The next length is always the one on which those that are left are most divided. None: no condition fits.
@@ -258,7 +259,7 @@ def narrowed(known: dict[int, bool], fails_at: int, top: int,
     lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
     while left and lengths:
         candidates = np.array(sorted(lengths))
-        divided = _divided(left, candidates)
+        divided = _smaller_camp_shares(left, candidates)
         most = int(divided.argmax())
         if divided[most] < SETTLED:
             break
@@ -266,7 +267,7 @@ def narrowed(known: dict[int, bool], fails_at: int, top: int,
         if (answer := fails(at)) is not None:
             known[at] = answer
             left = [each for each in (*left, *_ends_before({at: answer}, fails_at)) if _bears_out(each, known)]
-    return max(left, key=lambda each: each.likely, default=None)
+    return max(left, key=lambda each: each.prior_weight, default=None)
 
 
 def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[LengthCondition]:
@@ -280,11 +281,11 @@ def _bears_out(condition: LengthCondition, known: Mapping[int, bool]) -> bool:
     return bool((fared == np.array(list(known.values()), dtype=np.bool_)).all())
 
 
-def _divided(left: list[LengthCondition], lengths: Lengths) -> NDArray[np.float64]:
+def _smaller_camp_shares(left: list[LengthCondition], lengths: Lengths) -> NDArray[np.float64]:
     """Of each length, in any shape, the share of the smaller camp. Arrays, for hundreds are tried with hundreds."""
-    likely = np.array([each.likely for each in left])
+    likely = np.array([each.prior_weight for each in left])
     failing = np.array([each.includes_each(lengths) for each in left])
     weight = (likely[:, np.newaxis] * failing).sum(axis=0)
-    total = sum(each.likely for each in left)
+    total = sum(each.prior_weight for each in left)
     share: NDArray[np.float64] = np.minimum(weight, total - weight) / total
     return share

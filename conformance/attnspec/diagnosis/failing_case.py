@@ -24,9 +24,9 @@ LARGE = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
 
 
-def judged(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
+def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
     """The clause on one case before another evaluator."""
-    return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).put(recipe)
+    return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).judge_recipe(recipe)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class FailingCase:
     held: tuple[Recipe, ...] = ()
     _rulers: dict[int, Ruler] = field(default_factory=dict)
     _candidates: dict[str, FaultCandidate] = field(default_factory=dict)
-    _explained: dict[str, bool] = field(default_factory=dict)
+    _explained_by_fault: dict[str, bool] = field(default_factory=dict)
     _too_wide: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -72,9 +72,9 @@ class FailingCase:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well, where attention without
         a mistake does not; found out once.
         """
-        if fault.name not in self._explained:
-            self._explained[fault.name] = self._explains(fault) and not self._is_explained_without_mistake
-        return self._explained[fault.name]
+        if fault.name not in self._explained_by_fault:
+            self._explained_by_fault[fault.name] = self._explains(fault) and not self._is_explained_without_mistake
+        return self._explained_by_fault[fault.name]
 
     @property
     def _is_explained_without_mistake(self) -> bool:
@@ -83,9 +83,9 @@ class FailingCase:
         """
         if self.bar.subject.declaration.kind is Kind.ROTARY:
             return False
-        if NO_MISTAKE.name not in self._explained:
-            self._explained[NO_MISTAKE.name] = self._explains(NO_MISTAKE)
-        return self._explained[NO_MISTAKE.name]
+        if NO_MISTAKE.name not in self._explained_by_fault:
+            self._explained_by_fault[NO_MISTAKE.name] = self._explains(NO_MISTAKE)
+        return self._explained_by_fault[NO_MISTAKE.name]
 
     def _explains(self, fault: Fault) -> bool:
         candidate = self._candidate(fault)
@@ -112,7 +112,7 @@ class FailingCase:
 
     def _is_alike(self, candidate: FaultCandidate, index: int) -> bool:
         return self._ruler(index).are_alike(self.log[index], candidate.step(index),
-                                            partial(candidate.shaken, index))
+                                            partial(candidate.shake_call, index))
 
     def _keeps_alike(self, candidate: FaultCandidate) -> bool:
         """Whether answers are kept, or not, by both: asked when all calls are made."""
@@ -146,7 +146,7 @@ class FailingCase:
         return replace(self.bar, conventions=others)
 
     def _fails(self, candidate: Evaluator, recipe: Recipe) -> bool:
-        return judged(self.trial, candidate, recipe).failure is not None
+        return judge_case(self.trial, candidate, recipe).failure is not None
 
     def _ruler(self, index: int) -> Ruler:
         """What the answers to one call are held to; whether they are kept is seen when all calls are made."""

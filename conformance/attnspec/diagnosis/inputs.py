@@ -26,7 +26,7 @@ from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
 from attnspec.subjects.lower import misfit
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import LoggedCall, is_poisoned, put
+from attnspec.trials.call_log import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed
 from attnspec.vocabulary.transforms.contents import replace_hidden
 from attnspec.vocabulary.transforms.history import lay_out
@@ -199,7 +199,7 @@ class DiagnosticInputs:
 
     def put_to(self, subject: Subject) -> tuple[LoggedCall, ...]:
         """Every call, in order, to one subject."""
-        return tuple(put(subject, problem, variant) for problem, variant in self._calls)
+        return tuple(log_call(subject, problem, variant) for problem, variant in self._calls)
 
     def candidate(self, fault: Fault) -> FaultCandidate:
         """The fault in the place of such a subject; it is put each call once in the life of the panel."""
@@ -262,10 +262,10 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
             continue
         problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
-            yield from ((problem, name) for name in ("", *(_flipped(subject) if call.flips else ())))
+            yield from ((problem, name) for name in ("", *(_panel_variants(subject) if call.flips else ())))
 
 
-def _flipped(subject: Subject) -> tuple[str, ...]:
+def _panel_variants(subject: Subject) -> tuple[str, ...]:
     """The variants that the panel is put to: not those that compile, for which each of its calls is a program."""
     return tuple(name for name in subject.variants if not subject.declaration.variants[name].compiles)
 

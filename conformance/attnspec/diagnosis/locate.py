@@ -27,7 +27,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import MAGNITUDE
-from attnspec.trials.call_log import Ending, put
+from attnspec.trials.call_log import Ending, log_call
 from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.scene import AnyProblem, working
 
@@ -51,7 +51,7 @@ class Knob:
     name: str
     stage: str
     least: float
-    read: Callable[[Problem], float]
+    read_magnitude: Callable[[Problem], float]
     multiply: Callable[[Problem, float], Problem]
 
 
@@ -86,7 +86,7 @@ def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem,
 
 def _turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> Iterator[str]:
     for knob in KNOBS:
-        turn = _upwards(is_right, knob, small, knob.read(failing)) or _downwards(is_right, knob, failing)
+        turn = _upwards(is_right, knob, small, knob.read_magnitude(failing)) or _downwards(is_right, knob, failing)
         if turn and turn[0] >= knob.least:
             holds, fails = turn
             yield f"{MAGNITUDE}{knob.name} is {fails:.3g} or more, and right where it is {holds:.3g} ({knob.stage})"
@@ -97,35 +97,35 @@ def _turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: 
 def _upwards(is_right: Callable[[Problem], bool | None], knob: Knob, small: Problem,
              most: float) -> tuple[float, float] | None:
     """The largest magnitude that is answered rightly, and the least that is not: of a problem that begins right."""
-    if knob.read(small) == 0 or not is_right(small):
+    if knob.read_magnitude(small) == 0 or not is_right(small):
         return None
     factor = 1.0
-    while factor <= 2.0**MOST_DOUBLINGS and knob.read(small) * factor <= 2 * most:
+    while factor <= 2.0**MOST_DOUBLINGS and knob.read_magnitude(small) * factor <= 2 * most:
         if is_right(knob.multiply(small, 2 * factor)) is False:
-            return _halved(is_right, knob, small, (factor, 2 * factor))
+            return _bisect_magnitude(is_right, knob, small, (factor, 2 * factor))
         factor *= 2
     return None
 
 
 def _downwards(is_right: Callable[[Problem], bool | None], knob: Knob, failing: Problem) -> tuple[float, float] | None:
     """The same of a problem that is answered wrongly."""
-    if knob.read(failing) == 0 or is_right(failing) is not False:
+    if knob.read_magnitude(failing) == 0 or is_right(failing) is not False:
         return None
     factor = 1.0
-    while knob.read(failing) * factor / 2 >= knob.least and factor > 2.0**-MOST_DOUBLINGS:
+    while knob.read_magnitude(failing) * factor / 2 >= knob.least and factor > 2.0**-MOST_DOUBLINGS:
         if is_right(knob.multiply(failing, factor / 2)):
-            return _halved(is_right, knob, failing, (factor / 2, factor))
+            return _bisect_magnitude(is_right, knob, failing, (factor / 2, factor))
         factor /= 2
     return None
 
 
-def _halved(is_right: Callable[[Problem], bool | None], knob: Knob, problem: Problem,
-            between: tuple[float, float]) -> tuple[float, float]:
+def _bisect_magnitude(is_right: Callable[[Problem], bool | None], knob: Knob, problem: Problem,
+                      between: tuple[float, float]) -> tuple[float, float]:
     low, high = between
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_right(knob.multiply(problem, middle)) else (low, middle)
-    return knob.read(problem) * low, knob.read(problem) * high
+    return knob.read_magnitude(problem) * low, knob.read_magnitude(problem) * high
 
 
 def _of_keyword(is_right: Callable[[Problem], bool | None], name: str, failing: Problem) -> Iterator[str]:
@@ -143,13 +143,13 @@ def _of_keyword(is_right: Callable[[Problem], bool | None], name: str, failing: 
                 return
 
 
-def _alone(*acts: Acts) -> tuple[str, ...]:
+def _keywords_acting_on(*acts: Acts) -> tuple[str, ...]:
     """The keywords that change one of these; of two that are given together the one that has values."""
     return tuple(name for name in acting_on(*acts) if name in VALUED or name not in BESIDE)
 
 
-LEFT_OUT = _alone(Acts.VISIBILITY, Acts.LOGITS)
-_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in _alone(Acts.VISIBILITY)))
+LEFT_OUT = _keywords_acting_on(Acts.VISIBILITY, Acts.LOGITS)
+_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in _keywords_acting_on(Acts.VISIBILITY)))
 _SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
 
 WIDTH = 16
@@ -214,13 +214,13 @@ class Reader:
         subject = self.bar.subject
         if subject.refuses(problem):
             return None
-        step = put(subject, problem)
+        step = log_call(subject, problem)
         self.endings.append(step.raised)
         if step.ending is not Ending.ANSWERED:
             return None
         expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
                           scale_width=subject.scale_width(problem))
-        return Sight(working(step.given.output, self.dtype), expected)
+        return Sight(working(step.answer_given.output, self.dtype), expected)
 
     def weights(self, keywords: str = "", *, is_flat: bool = False) -> Sight | None:
         """The weights in effect; is_flat: of a query of zeros."""
@@ -276,13 +276,13 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
                    for name in LEFT_OUT if name in problem.keywords}
         if past := problem.keywords & set(CACHED):  # the same keys and values, none of them handed over as past
             without[min(past)] = reader.look(joined(problem))
-        needed = [_narrowed(reader, problem, name) for name, other in without.items() if other and other.is_right]
+        needed = [_narrow_keyword(reader, problem, name) for name, other in without.items() if other and other.is_right]
         what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
         if needed:
             yield f"{SPOILT}{what} here, and right once {' or '.join(needed)} is left out"
 
 
-def _narrowed(reader: Reader, problem: Problem, name: str) -> str:
+def _narrow_keyword(reader: Reader, problem: Problem, name: str) -> str:
     """The keyword; if it is a number that is not positive, and a positive one is answered rightly, that."""
     value = getattr(problem, name)
     if not isinstance(value, float) or value > 0:
@@ -291,7 +291,7 @@ def _narrowed(reader: Reader, problem: Problem, name: str) -> str:
     return f"a {name} ≤ 0" if positive and positive.is_right else name
 
 
-def _repeated(reader: Reader) -> Iterator[str]:
+def _read_repeated_call(reader: Reader) -> Iterator[str]:
     """The same call twice."""
     one, two = (reader.look(reader.problem()) for _ in range(2))
     if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
@@ -309,7 +309,7 @@ def _read_mean(reader: Reader) -> Iterator[str]:
         yield MIXED_UP
 
 
-def _inverted(reader: Reader) -> Iterator[str]:
+def _read_inverted_mask(reader: Reader) -> Iterator[str]:
     """Exactly the keys are seen that the mask hides; rows that would see none may hold anything."""
     sight = reader.weights("mask", is_flat=True)
     if sight and not sight.is_right:
@@ -346,22 +346,22 @@ def _normalised(reader: Reader) -> Iterator[str]:
             yield "equal logits get different weights (softmax)"
 
 
-def _scaled(reader: Reader) -> Iterator[str]:
+def _read_logit_slope(reader: Reader) -> Iterator[str]:
     """The logits seen against the true ones: their slope, and whether they lie on one line."""
     for keyword, what in (("", "scale"), ("scale", "explicit scale")):
         sight = reader.weights(keyword)
         if sight and not sight.is_right:
-            yield _compared(sight, "the logits", what)
+            yield _compare_logits(sight, "the logits", what)
 
 
 def _biased(reader: Reader) -> Iterator[str]:
     """The same with a query of zeros: what is left is the bias."""
     sight = reader.weights("bias", is_flat=True)
     if sight and not sight.is_right:
-        yield _compared(sight, "the bias terms of the logits", "bias")
+        yield _compare_logits(sight, "the bias terms of the logits", "bias")
 
 
-def _compared(sight: Sight, what: str, stage: str) -> str:
+def _compare_logits(sight: Sight, what: str, stage: str) -> str:
     """A factor, if one explains the logits; else the stage that spoils them."""
     expected = sight.expected
     true, allowance = expected.logits, expected.logits_allowance
@@ -389,7 +389,7 @@ def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> b
     return bool((near | ~same).all())
 
 
-def _permuted(reader: Reader) -> Iterator[str]:
+def _read_permuted_heads(reader: Reader) -> Iterator[str]:
     """Heads: each right in itself, and in the place of another."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
@@ -398,7 +398,7 @@ def _permuted(reader: Reader) -> Iterator[str]:
             yield f"the heads come out in the order {', '.join(map(str, order))} (merge)"
 
 
-def _mixed(reader: Reader) -> Iterator[str]:
+def _read_mixed_values(reader: Reader) -> Iterator[str]:
     """The weights read right by now, so a wrong output is mixed or merged wrongly."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
@@ -415,4 +415,5 @@ def _owner(sight: Sight, head: int) -> int:
 
 # in this order: a stage is blamed only where those before it read right
 READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
-    _repeated, _permuted, _read_mean, _inverted, _hidden, _normalised, _scaled, _biased, _mixed)
+    _read_repeated_call, _read_permuted_heads, _read_mean, _read_inverted_mask, _hidden, _normalised,
+    _read_logit_slope, _biased, _read_mixed_values)

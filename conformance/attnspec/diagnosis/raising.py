@@ -28,7 +28,7 @@ class RaisingExplainer:
     """Explains the exceptions of one function of a user's own. A line that raised before is not asked about again."""
 
     subject: Subject
-    _explained: dict[tuple[DType, str], Explanation | None] = field(default_factory=dict)
+    _known_explanations: dict[tuple[DType, str], Explanation | None] = field(default_factory=dict)
     _everywhere: dict[str, Explanation] = field(default_factory=dict)  # by origin or cause, what always comes
 
     def explain(self, raised: SubjectRaised, dtype: DType) -> Explanation | None:
@@ -42,12 +42,12 @@ class RaisingExplainer:
         if raised.origin in self._everywhere:
             return self._everywhere[raised.origin]
         key = (dtype, raised.origin)
-        if key not in self._explained:
+        if key not in self._known_explanations:
             try:
-                self._explained[key] = self._search(raised, dtype, case_of(raised.asked))
+                self._known_explanations[key] = self._search(raised, dtype, case_of(raised.asked))
             except SubjectDied:
-                self._explained[key] = None
-        return self._explained[key]
+                self._known_explanations[key] = None
+        return self._known_explanations[key]
 
     def explain_return(self, no_array: str) -> Explanation | None:
         """The cause `every call returns a tuple of 2, and no array`; None where a plain problem is answered.
@@ -73,17 +73,17 @@ class RaisingExplainer:
     def _search(self, raised: SubjectRaised, dtype: DType, end: Case) -> Explanation | None:
         begun = begin(self.subject, dtype)
         if begun is None:
-            return self._always(raised, dtype)
+            return self._explain_constant_raising(raised, dtype)
         interview = Interview(self.subject, dtype, origin=raised.origin)
         if interview.refusal(begun.start):
             return None
         found = causes(interview, begun.start, end)
-        return self._where(raised, found) if found else None
+        return self._explain_place(raised, found) if found else None
 
-    def _always(self, raised: SubjectRaised, dtype: DType) -> Explanation:
+    def _explain_constant_raising(self, raised: SubjectRaised, dtype: DType) -> Explanation:
         """Where no plain problem is answered at this dtype; at others it may be."""
         others = [each for each in self.subject.declaration.dtypes
-                  if each is not dtype and Interview(self.subject, each).takes(Case(PLAIN))]
+                  if each is not dtype and Interview(self.subject, each).takes_case(Case(PLAIN))]
         if not others:
             self._everywhere[raised.origin] = Explanation(f"every call raises {raised.origin}", "Mend it", "")
             return self._everywhere[raised.origin]
@@ -92,7 +92,7 @@ class RaisingExplainer:
             f"it raises {raised.origin} at {dtype.value}", f"Mend it. If {dtype.value} is not meant to be taken",
             f"{function}.dtypes = {[each.value for each in others]}")
 
-    def _where(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
+    def _explain_place(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
         told = " or ".join(dict.fromkeys(_write(each.refusal) for each in found))
         return Explanation(
             f"it raises {raised.origin} where {told}",

@@ -13,7 +13,7 @@ from attnspec.diagnosis.tolerance import Bar
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.trials.call_log import put
+from attnspec.trials.call_log import log_call
 from attnspec.vocabulary.scene import AnyProblem
 
 _FEW, _WIDE = Sizes(2, 2, 2, 5, 5, 8, 8), Sizes(3, 2, 2, 9, 9, 24, 24)
@@ -47,11 +47,11 @@ LEFT_OUT: Mapping[str, tuple[str, object]] = {
 def locate_in_rotation(bar: Bar, failing: Sequence[AnyProblem]) -> str:
     """The keywords without which a failing case is answered rightly, in a sentence; empty where there are none."""
     problems = (each for each in failing if isinstance(each, RotaryProblem))
-    needed = next(filter(None, (tuple(_needed(bar, each)) for each in problems)), ())
+    needed = next(filter(None, (tuple(_needed_classes(bar, each)) for each in problems)), ())
     return f"the answer is wrong here, and right once {' or '.join(needed)} is left out" if needed else ""
 
 
-def _needed(bar: Bar, problem: RotaryProblem) -> Iterator[str]:
+def _needed_classes(bar: Bar, problem: RotaryProblem) -> Iterator[str]:
     if _is_right(bar, problem):
         return
     for keyword, (name, nothing) in LEFT_OUT.items():
@@ -61,7 +61,8 @@ def _needed(bar: Bar, problem: RotaryProblem) -> Iterator[str]:
 
 
 def _is_right(bar: Bar, problem: RotaryProblem) -> bool:
-    return not bar.subject.refuses(problem) and bar.ruler(problem).is_right(put(bar.subject, problem), is_subject=True)
+    return not bar.subject.refuses(problem) and bar.ruler(problem).is_right(log_call(bar.subject, problem),
+                                                                            is_subject=True)
 
 
 @dataclass(frozen=True, slots=True)

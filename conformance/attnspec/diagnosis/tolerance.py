@@ -49,7 +49,7 @@ class Gauge:
 
     def is_near(self, seen: Array, allowance: Array) -> bool:
         """Whether an array, (B,H,T,Dv) or as the truth is, is the true one within an allowance."""
-        return not (self.judged & _beyond(seen, self.truth, allowance)).any()
+        return not (self.judged & _exceeds_slack(seen, self.truth, allowance)).any()
 
     def are_near(self, seen: Array, other: Array, spread: float) -> bool:
         """Whether two arrays, (B,H,T,Dv) or as the truth is, are one within the roundings of both classes at the size
@@ -59,13 +59,13 @@ class Gauge:
         # a wrong answer may be larger than the true one, and rounds in proportion to its own size
         stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
         slack = self.either * stretch + self.relative * size + spread
-        return not (self.judged & _beyond(seen, other, slack)).any()
+        return not (self.judged & _exceeds_slack(seen, other, slack)).any()
 
     def are_close(self, seen: Array, other: Array) -> bool:
         """Whether two arrays, (B,H,T,Dv) or as the truth is, are as near to each other as two honest ones, entry by
         entry.
         """
-        return not (self.judged & _beyond(seen, other, self.own + self.other)).any()
+        return not (self.judged & _exceeds_slack(seen, other, self.own + self.other)).any()
 
     def nearness(self, seen: Array, other: Array) -> float:
         """How far an array, (B,H,T,Dv) or as the truth is, is from another, in units of how far it is from the true
@@ -88,7 +88,7 @@ def finite(array: Array) -> Array:
     return np.where(np.isfinite(array), array, 0.0)
 
 
-def _beyond(seen: Array, other: Array, slack: Array) -> Array:
+def _exceeds_slack(seen: Array, other: Array, slack: Array) -> Array:
     """Where two arrays, any shape, are further apart than allowed; equal infinities and any two NaNs are not apart."""
     with np.errstate(all="ignore"):
         near = (np.abs(seen - other) <= slack) & np.isfinite(other)
@@ -165,7 +165,8 @@ class Ruler:
         """The largest of what is compared; infinite where one answers and the other does not."""
         if Ending.ANSWERED not in {step.ending, of_fault.ending}:
             return 0.0 if step.ending is of_fault.ending else np.inf
-        if step.ending is not of_fault.ending or (step.given.weights is None) is not (of_fault.given.weights is None):
+        if step.ending is not of_fault.ending or (
+                (step.answer_given.weights is None) is not (of_fault.answer_given.weights is None)):
             return np.inf
         return max((gauge.nearness(one, other) for gauge, one, other in
                     zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=False)), default=0.0)
@@ -189,7 +190,7 @@ class Ruler:
         """The output, (B,H,T,Dv) or (B,T,M), the weights, (B,H,T,S) or (B,T,S), the log-sum-exps, (B,H,T,1), where
         they came back, and the gradients of the inputs, query (B,H,T,D) and its like.
         """
-        answer = step.given
+        answer = step.answer_given
         lse = answer.lse[..., None] if self.has_lse and answer.lse is not None else None
         gradients = (answer.by_input[name] for name in self.inputs)
         return [working(array, self.dtype) for array in (answer.output, answer.weights, lse, *gradients)
@@ -199,13 +200,13 @@ class Ruler:
         """What is looked at beside the numbers; only that, since whether an answer is kept is dear to find out."""
         match self.aspect:
             case Aspect.MUTATED:
-                return step.given.mutated
+                return step.answer_given.mutated
             case Aspect.ALIASES:
-                return step.given.aliases
+                return step.answer_given.aliases
             case Aspect.KEPT:
                 return step.is_kept
             case Aspect.DTYPE:
-                return step.given.output.dtype.name
+                return step.answer_given.output.dtype.name
             case Aspect.NONE:
                 return None
 
@@ -230,15 +231,15 @@ class Bar:
         if isinstance(problem, LayerProblem) and problem.params["w_query"].shape[1] % problem.heads:
             return Ruler(problem.dtype, (), self.aspect, "")  # heads that do not divide the width: nothing is defined
         classes = self.precision, fault_precision(problem.dtype)
-        own = self.expected(problem, classes[0])
-        other = own if classes[1] == classes[0] else self.expected(problem, classes[1])
+        own = self.expectation_for(problem, classes[0])
+        other = own if classes[1] == classes[0] else self.expectation_for(problem, classes[1])
         name = self.subject.declaration.returned(problem.dtype).value
         of_lse = tuple(self._gauges_of_lse(problem, own, other))
         of_inputs = self._gauges_of_gradients(problem)
         return Ruler(problem.dtype, (*self._gauges(problem, own, other), *of_lse, *of_inputs.values()), self.aspect,
                      name, bool(of_lse), tuple(of_inputs))
 
-    def expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
+    def expectation_for(self, problem: AnyProblem, precision: Precision) -> Expectation:
         """What the definition answers to a problem, of a layer too, and how far a class may stray from it."""
         if isinstance(problem, RotaryProblem):
             return expect_rotary(problem, precision, conventions=self.conventions)
@@ -263,7 +264,7 @@ class Bar:
             either = _largest(own.weights_allowance + other.weights_allowance,
                               *(each.weights_allowance for each in open_to_all))
             weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
-            yield _averaged(weights) if self.subject.declaration.limits.weights == "averaged" else weights
+            yield _average_over_heads(weights) if self.subject.declaration.limits.weights == "averaged" else weights
 
     def _gauges_of_lse(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
         """For log-sum-exps, (B,H,T,1), where the subject's conventions of them are those of the faults."""
@@ -303,7 +304,7 @@ class Bar:
         if not hiding.keys() & problem.keywords:
             return []
         opened = problem.but(**hiding)
-        return [self.expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
+        return [self.expectation_for(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
 
     @property
     def _zeros_are_due(self) -> bool:
@@ -337,7 +338,7 @@ def _largest(own: Array, *opened: Array) -> Array:
                                          for each in allowances if each.ndim))
 
 
-def _averaged(gauge: Gauge) -> Gauge:
+def _average_over_heads(gauge: Gauge) -> Gauge:
     """The same for the mean over the heads, which is rounded once a head more."""
     truth = gauge.truth.mean(axis=1)
     more = gauge.truth.shape[1] * gauge.relative * truth

@@ -25,12 +25,12 @@ from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import (
     ConditionStanding,
+    condition_standing,
     lengths_in,
     meets,
     needed_alone,
     parts_of,
-    standing,
-    weakened,
+    weaken_boundary,
 )
 from attnspec.subjects.paged import slots_of_page
 from attnspec.subjects.subject import SubjectRaised
@@ -61,7 +61,7 @@ class Variable:
     """
 
     name: str
-    read: Callable[[Problem], float | None]
+    read_number: Callable[[Problem], float | None]
     is_flag: bool = False
     otherwise: str = ""
 
@@ -127,11 +127,11 @@ VARIABLES = (
 def with_variables(trial: Trial, resizer: Resizer, boundary: Boundary) -> Boundary:
     """The boundary in the variable that divides the cases which fail from those which hold, where lengths do not."""
     facts = [*_facts_of(trial, resizer), *_alternatives(trial, resizer, boundary.smallest)]
-    if all(each.fails for each in facts) or (boundary.told and _divide(boundary.sentence, facts)):
+    if all(each.fails for each in facts) or (boundary.conditions and _divide(boundary.sentence, facts)):
         return boundary
     pages = Variable("the slots of a page", _slots(trial.evaluator.subject.declaration.limits.page_multiple))
     told = next(filter(None, (condition_on(variable, facts) for variable in (*VARIABLES, pages))), None)
-    return replace(boundary, told=(told,), outside=()) if told else boundary
+    return replace(boundary, conditions=(told,), holding_sizes=()) if told else boundary
 
 
 def _divide(begins: str, facts: Sequence[Fact]) -> bool:
@@ -143,7 +143,7 @@ def _divide(begins: str, facts: Sequence[Fact]) -> bool:
 
 def condition_on(variable: Variable, facts: Sequence[Fact]) -> BoundaryCondition | None:
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
-    read = [(value, each.fails) for each in facts if (value := variable.read(each.problem)) is not None]
+    read = [(value, each.fails) for each in facts if (value := variable.read_number(each.problem)) is not None]
     failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))
     if len(read) < len(facts) or not failing or not holding:
         return None
@@ -179,7 +179,7 @@ def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[F
         if problem is None:
             continue
         again = replace(recipe, seed=(recipe.seed + 1) % 2**24)
-        tallies = [resizer.put(each) for each in (recipe, again)]
+        tallies = [resizer.judge_recipe(each) for each in (recipe, again)]
         if type(tallies[0].failure) is resizer.failure:
             yield Fact(problem, fails=True)
         elif all(each.failure is None and each.cases for each in tallies):
@@ -261,9 +261,9 @@ def borne_out(place: FailurePlace, failing: str, held: Sequence[Recipe]) -> Fail
     """
     shown = Recipe.parse(failing)
     passing = [lengths_in(each.text) for each in held if shows_as_much(each, shown)]
-    found = standing(place.begins, [lengths_in(failing)], passing)
+    found = condition_standing(place.begins, [lengths_in(failing)], passing)
     if found is ConditionStanding.IS_NEEDED:
-        return replace(place, begins=weakened(place.begins))
+        return replace(place, begins=weaken_boundary(place.begins))
     return place if found is ConditionStanding.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
 
 
@@ -286,8 +286,8 @@ def _what_is_left(begins: str, failing: str) -> str:
 class Whereabouts:
     """Of one subject; failures that begin at the same sizes share what was found out."""
 
-    _found: list[Boundary] = field(default_factory=list)
-    _searched: int = 0
+    _found_boundaries: list[Boundary] = field(default_factory=list)
+    _search_count: int = 0
 
     def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], *,
               searches: bool = True) -> FailurePlace:
@@ -296,45 +296,45 @@ class Whereabouts:
         searches: whether a boundary is looked for where none that is known is this one's.
         """
         patience = BRIEF if trial.effort is Effort.GLANCE else USUAL
-        if self._searched >= patience.failures and trial.effort is Effort.GLANCE:
+        if self._search_count >= patience.failures and trial.effort is Effort.GLANCE:
             return NOWHERE
         resizer = _resizer(trial, recipe, failure, patience)
-        boundary = self._shared(resizer)
-        if boundary is None and searches and self._searched < patience.failures:
-            self._searched += 1
+        boundary = self._find_shared_boundary(resizer)
+        if boundary is None and searches and self._search_count < patience.failures:
+            self._search_count += 1
             boundary = begins(resizer)
             boundary = with_variables(trial, resizer, boundary) if boundary and patience is USUAL else boundary
-            self._found += [boundary] if boundary else []
+            self._found_boundaries += [boundary] if boundary else []
         if boundary is None:
             return NOWHERE
-        place = _placed(trial, resizer, boundary) if failure is Violated else FailurePlace(boundary.sentence)
-        return replace(place, held=resizer.held[:HELD], smallest=boundary.smallest.sizes)
+        place = _place_failure(trial, resizer, boundary) if failure is Violated else FailurePlace(boundary.sentence)
+        return replace(place, held=resizer.held_recipes[:HELD], smallest=boundary.smallest.sizes)
 
     def spoken_against(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
         """What was told of where failures begin, as what is needed alone, where a case that holds speaks against it;
         empty if none does.
         """
-        told = [known.sentence for known in self._found if known.told]
-        return next((weakened(begins) for begins in told for recipe in failing
-                     if borne_out(FailurePlace(begins), recipe, held).begins == weakened(begins) != begins), "")
+        told = [known.sentence for known in self._found_boundaries if known.conditions]
+        return next((weaken_boundary(begins) for begins in told for recipe in failing
+                     if borne_out(FailurePlace(begins), recipe, held).begins == weaken_boundary(begins) != begins), "")
 
-    def _shared(self, resizer: Resizer) -> Boundary | None:
+    def _find_shared_boundary(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there, and not beside it."""
-        told = (each for each in self._found if each.outside or not each.told)
+        told = (each for each in self._found_boundaries if each.holding_sizes or not each.conditions)
         return next((each for each in told if _is_there(resizer, each) or _is_here(resizer, each)), None)
 
 
 def _is_there(resizer: Resizer, known: Boundary) -> bool:
     """Whether a case fails at the smallest sizes of a boundary, and not beside them."""
     fails = resizer.fails
-    return bool(fails(known.smallest.sizes)) and all(fails(outside) is False for outside in known.outside)
+    return bool(fails(known.smallest.sizes)) and all(fails(outside) is False for outside in known.holding_sizes)
 
 
 def _is_here(resizer: Resizer, known: Boundary) -> bool:
     """The same of the case's own sizes but for what differs there: a clause may not have its smallest sizes."""
     sizes, inside = resizer.recipe.sizes, known.smallest.sizes
     pairs = [(_as_where(sizes, inside, outside, inside), _as_where(sizes, inside, outside, outside))
-             for outside in known.outside]
+             for outside in known.holding_sizes]
     return bool(pairs) and all(resizer.fails(one) and resizer.fails(other) is False for one, other in pairs)
 
 
@@ -348,12 +348,12 @@ def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaise
     quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
     sizes = patience.compiled if subject.declaration.lift in COMPILING else patience.sizes
     compiling = trial.evaluator.compiling
-    seconds = min(patience.seconds, compiling.left) if compiling else patience.seconds
-    return Resizer(quiet.put, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work, seconds,
-                   failure, LEAST, any_family=True)
+    seconds = min(patience.seconds, compiling.seconds_left) if compiling else patience.seconds
+    return Resizer(quiet.judge_recipe, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work,
+                   seconds, failure, LEAST, any_family=True)
 
 
-def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
+def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
     """With the wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
     for sizes in _with_room(boundary):
         recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
@@ -367,7 +367,7 @@ def _with_room(boundary: Boundary) -> Iterator[Sizes]:
     """The sizes that matter twice as large and the others with room; those with room alone; the others alone with room;
     the smallest.
     """
-    sizes, matter = boundary.smallest.sizes, {axis for told in boundary.told for axis in told.axes}
+    sizes, matter = boundary.smallest.sizes, {axis for told in boundary.conditions for axis in told.axes}
     groups = sizes.H // sizes.Hkv
     kv_heads = max(sizes.Hkv, 2)
     roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOM) for each in

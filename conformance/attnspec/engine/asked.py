@@ -26,7 +26,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.compiling import CompilingTime
 
 
-def as_asked(subject: Subject, plan: Plan) -> Subject:
+def with_requested_features(subject: Subject, plan: Plan) -> Subject:
     """The subject, of which gradients and forms can be had if the plan asks for them."""
     subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
     if _names_gradients(plan, subject):
@@ -61,7 +61,7 @@ def _without_derivative(subject: Subject) -> str:
     """In what words the framework says that it cannot differentiate the function; empty where it can, or fails."""
     dtype = first_of(subject.declaration.dtypes)
     sizes, given = PLAIN, {"causal": True} if subject.declaration.limits.causal_only else {}
-    problem = Case(sizes, given).posed(dtype, subject.declaration.kind)
+    problem = Case(sizes, given).pose_problem(dtype, subject.declaration.kind)
     if not isinstance(problem, Problem):
         return ""
     problem = problem.but(grad_output=grads("normal", 0, sizes, dtype))

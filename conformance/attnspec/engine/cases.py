@@ -27,7 +27,7 @@ def in_a_line(trial: Trial, recipe: Recipe) -> str:
     return f"{recipe.sizes} {trial.evaluator.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
 
 
-def unfinished(trial: Trial, failure: Failure, recipe: Recipe) -> Evidence:
+def unfinished_evidence(trial: Trial, failure: Failure, recipe: Recipe) -> Evidence:
     """The evidence of a failure as it was found, of which nothing more is known."""
     measured = failure.measured if isinstance(failure, Violated) else None
     sentence = measured.sentence if measured else str(failure)

@@ -15,7 +15,7 @@ from attnspec.spec.load import OWN
 from attnspec.subjects.manifest import Registered
 
 
-def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
+def match_ids(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
     """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):

@@ -242,7 +242,7 @@ class Client:
         if self.about.get("version") != VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
-        self._process.knows(dict(self.about))
+        self._process.remember_host(dict(self.about))
 
     def cpu_seconds(self) -> float:
         """Seconds that processors have worked in the host, 0 once it has ended; by the clock where that cannot be seen.
@@ -271,12 +271,12 @@ def _no_start(death: Death, surroundings: Surroundings) -> str:
     return f"{command!r} starts no process that answers: {told}"
 
 
-def here() -> list[str]:
+def import_folders() -> list[str]:
     """From where this process imports: what a host on this machine, with this interpreter, is told."""
     return [str(Path(entry or ".").absolute()) for entry in sys.path]
 
 
-__all__ = ["Client", "HostDied", "Loaded", "NotLoadedThere", "Verdict", "here"]
+__all__ = ["Client", "HostDied", "Loaded", "NotLoadedThere", "Verdict", "import_folders"]
 
 
 # What processors have worked for another process

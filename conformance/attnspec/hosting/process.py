@@ -115,7 +115,7 @@ def is_handed_a_program(surroundings: Surroundings) -> bool:
     return surroundings.speaks is Speaks.PYTHON or surroundings.memory > 0
 
 
-def started(surroundings: Surroundings) -> tuple[str, ...]:
+def start_command(surroundings: Surroundings) -> tuple[str, ...]:
     """The command line; of an interpreter with flags that isolate it and let it take its program line by line.
 
     Raises TargetError for a limit on memory that nobody here can watch.
@@ -202,13 +202,13 @@ class HostProcess:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
         shared = shared_memory(surroundings)
         self._offered, self._rooms = rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
-        command = started(surroundings)
+        command = start_command(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              stderr=self._stderr, start_new_session=True, env=environment(surroundings),
                                              cwd=surroundings.folder or None, pass_fds=[shared] if shared >= 0 else [])
         except OSError as cause:
-            raise TargetError(f"{surroundings.named} cannot be started: {cause.strerror}.") from None
+            raise TargetError(f"{surroundings.command_text} cannot be started: {cause.strerror}.") from None
         finally:
             if shared >= 0:
                 os.close(shared)
@@ -219,8 +219,8 @@ class HostProcess:
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
-        self._readable = _watching(self._answers, select.POLLIN)
-        self._writable = _watching(self._requests, select.POLLOUT)
+        self._readable = _poll_descriptor(self._answers, select.POLLIN)
+        self._writable = _poll_descriptor(self._requests, select.POLLOUT)
         self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
         if is_handed_a_program(surroundings):
             self._hand_over(shared, time.monotonic() + STARTING)
@@ -237,7 +237,8 @@ class HostProcess:
         except (_Late, _Gone):
             told = self._end_of_stderr()
             self.close()
-            raise TargetError(f"{self._surroundings.named} starts no Python: {told or 'it says nothing'}") from None
+            command = self._surroundings.command_text
+            raise TargetError(f"{command} starts no Python: {told or 'it says nothing'}") from None
 
     def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float, most: int,
                  meanwhile: Callable[[], float] = lambda: 0.0) -> tuple[Header, list[Entries]]:
@@ -297,7 +298,7 @@ class HostProcess:
                 raise _Gone
             return got
 
-    def knows(self, about: Header) -> None:
+    def remember_host(self, about: Header) -> None:
         """Remember what the host said of itself: its process, to end it should its supervisor have been ended, and
         whether it shares memory.
         """
@@ -356,7 +357,7 @@ def _memory(count: int) -> Any:  # noqa: ANN401  (of the class that NumPy has)
     return np.empty(count, np.uint8)
 
 
-def _watching(descriptor: int, event: int) -> select.poll:
+def _poll_descriptor(descriptor: int, event: int) -> select.poll:
     poll = select.poll()
     poll.register(descriptor, event)
     return poll

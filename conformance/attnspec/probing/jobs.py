@@ -55,9 +55,9 @@ class Probes:
         try:
             return self._worker.probe(job.target, job.variant, DType(job.dtype))
         except AttnspecError as problem:
-            return self.lost(job, JobFailure(str(problem)))
+            return self.record_loss(job, JobFailure(str(problem)))
 
-    def lost(self, job: Probing, loss: JobFailure) -> SubjectProbed:
+    def record_loss(self, job: Probing, loss: JobFailure) -> SubjectProbed:
         """Nothing was found out, and why."""
         return SubjectProbed(job.target, job.variant, DType(job.dtype), (), lost=loss.reason)
 

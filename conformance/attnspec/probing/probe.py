@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.subjects import first
 from attnspec.problems.make import make_layer, make_problem, model_width
@@ -140,7 +140,7 @@ class VariantPair:
         """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
         return [(asker.knowing(drops=drops(asker)), Evaluator(asker.subject, asker.dtype)) for asker in self._given]
 
-    def flipped(self, flip: Flip) -> Reply:
+    def compare_flipped(self, flip: Flip) -> Reply:
         """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
         problem = flip.pose(self._sides[0][0])
         base, variant = (_output_or_reply(asker, problem) for asker, _ in self._sides)
@@ -198,14 +198,14 @@ def _allowance(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tup
     nothing holds zeros, NaN or a mean, so it is held to the roundings of a mean.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
-    expected = _expected(evaluator, meant)
+    expected = _expect_output(evaluator, meant)
     empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem) else expected.empty)
     of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest(meant)
     slack = np.where(empty[..., None], of_mean, expected.output_allowance)
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
 
 
-def _expected(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
+def _expect_output(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
     if isinstance(problem, LayerProblem):
         return expect_layer(problem, evaluator.precision, conventions=evaluator.conventions)
     return expect(problem, evaluator.precision, conventions=evaluator.conventions, parts=frozenset({"output"}),
@@ -285,7 +285,8 @@ def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterat
     if base is not None:
         pair = VariantPair(Asker(base, asker.dtype), asker)
         flips = [flip for flip in FLIPS if not (brief and flip.is_implied)]
-        yield from (PendingQuestion(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in flips)
+        yield from (PendingQuestion(f"switch.{flip.name}", flip.asks, partial(pair.compare_flipped, flip))
+                    for flip in flips)
 
 
 def _step(question: Question, asker: Asker) -> PendingQuestion:
@@ -303,7 +304,7 @@ class ProbeWorker:
     def subject(self, target: str) -> Subject:
         """The subject of this name. Raises AttnspecError where it cannot be had."""
         if target not in self._subjects:
-            self._subjects[target] = summon(target, self._plan)
+            self._subjects[target] = load_subject(target, self._plan)
         return self._subjects[target]
 
     def probe(self, target: str, variant: str, dtype: DType) -> SubjectProbed:

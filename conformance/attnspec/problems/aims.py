@@ -58,9 +58,11 @@ def _uses() -> Iterator[Aim]:
     """At many keys: decoding (one query) with groups and with batches, and every width of a model; several groups there
     and at many queries.
     """
-    keys, queries, one_query = _above("S", _LONG), _above("T", _LONG), ("T", (1, 1))
-    yield from ((one_query, span, other) for span, other in product(keys, (*_above("G", 2), *_above("B", 2))))
-    yield from ((span, group, heads) for span, group, heads in product(keys + queries, _above("G", 2), _above("H", 9))
+    keys, queries, one_query = _spans_above("S", _LONG), _spans_above("T", _LONG), ("T", (1, 1))
+    yield from ((one_query, span, other)
+                for span, other in product(keys, (*_spans_above("G", 2), *_spans_above("B", 2))))
+    yield from ((span, group, heads)
+                for span, group, heads in product(keys + queries, _spans_above("G", 2), _spans_above("H", 9))
                 if heads[1][0] >= 2 * group[1][1])
     yield from ((span, ("D", (width, width))) for span, width in product(keys, STANDARD_WIDTHS))
 
@@ -69,7 +71,7 @@ def _spans(axis: str) -> Iterator[Span]:
     return ((axis, bounds(axis, bucket)) for bucket in range(len(BUCKETS[axis])))
 
 
-def _above(axis: str, least: int) -> tuple[Span, ...]:
+def _spans_above(axis: str, least: int) -> tuple[Span, ...]:
     return tuple(span for span in _spans(axis) if span[1][0] >= least)
 
 

@@ -35,14 +35,14 @@ def divided(problem: Problem, past: int) -> Problem:
                         for name, array in zip(CACHED, parts.values(), strict=True)})
 
 
-def like(problem: Problem, whole: Problem) -> Problem:
+def divide_alike(problem: Problem, whole: Problem) -> Problem:
     """A problem whose keys are joined, divided as another one is."""
     return divided(whole, problem.past) if problem.has_past else whole
 
 
 def with_values(problem: Problem, value: Array) -> Problem:
     """The problem with other values (B,Hkv,S,Dv), past ones first."""
-    return like(problem, joined(problem).but(value=value))
+    return divide_alike(problem, joined(problem).but(value=value))
 
 
 def filled(problem: Problem, keys: int) -> Problem:

@@ -9,8 +9,8 @@ from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
-from attnspec.problems.domain import Domain, Grouped, domain, spelled
-from attnspec.problems.fitting import adapted, halved, near, partners_of
+from attnspec.problems.domain import Domain, Grouped, domain, spell_domain
+from attnspec.problems.fitting import adapt_sizes, halve_costliest, nearest_sizes, partners_of
 from attnspec.problems.problem import Sizes
 
 MOST_ENTRIES = 2**24
@@ -56,9 +56,9 @@ class Demand:
     pool: str = ""
 
     @property
-    def spelled(self) -> str:
+    def demand_text(self) -> str:
         """The same text in every process: it seeds what is dealt."""
-        return f"{spelled(self.domain)} {self.reads} {self.parted} {self.runs * self.passes} {self.projects}"
+        return f"{spell_domain(self.domain)} {self.reads} {self.parted} {self.runs * self.passes} {self.projects}"
 
     @property
     def is_plain(self) -> bool:
@@ -114,13 +114,13 @@ class Demand:
         return all(limits.nearest(axis, least, partner=partners.get(axis, ""), least=least) <= most
                    for axis, (least, most) in spans.items())
 
-    def fitted(self, sizes: Sizes, limits: Limits) -> Sizes | None:
+    def fit_sizes(self, sizes: Sizes, limits: Limits) -> Sizes | None:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
         sizes = self._with_lengths(self._with_heads(sizes, limits), limits)
         sizes = replace(sizes, B=max(sizes.B, self.domain.min_batch), D=max(sizes.D, self.domain.min_width))
-        sizes = self._looked_at(self._at_taken(adapted(sizes, limits), limits), limits)
-        sizes = self._stored(self._projected(sizes))
-        return sizes if self.takes(sizes, limits) else None
+        sizes = self._looked_at(self._at_taken(adapt_sizes(sizes, limits), limits), limits)
+        sizes = self._limit_stored_work(self._limit_projected_heads(sizes))
+        return sizes if self.takes_sizes(sizes, limits) else None
 
     def _at_taken(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Lengths and widths that the subject takes, and of which the clause speaks."""
@@ -129,7 +129,7 @@ class Demand:
         domain, is_square = self.domain, self._is_always_square(limits)
         least = {"B": domain.min_batch, "T": domain.min_queries, "S": domain.min_keys, "D": domain.min_width,
                  "H": domain.min_heads, "G": 2 if domain.grouped == "always" else 1}
-        sizes = near(sizes, limits, is_square=is_square, least=least)
+        sizes = nearest_sizes(sizes, limits, is_square=is_square, least=least)
         if self._lengths_fit(sizes, limits):
             return sizes
         if domain.lengths == "more_queries":
@@ -193,7 +193,7 @@ class Demand:
             return replace(wider, D=width, Dv=width)
         return wider
 
-    def _projected(self, sizes: Sizes) -> Sizes:
+    def _limit_projected_heads(self, sizes: Sizes) -> Sizes:
         """Of a layer, no more key/value heads than its projections may be wide."""
         if not self.projects or _features(sizes) <= MOST_FEATURES:
             return sizes
@@ -201,7 +201,7 @@ class Demand:
         kv_heads = max(1, self.domain.min_heads // group, MOST_FEATURES // (group * max(sizes.D, sizes.Dv)))
         return replace(sizes, Hkv=kv_heads, H=kv_heads * group)
 
-    def _stored(self, sizes: Sizes) -> Sizes:
+    def _limit_stored_work(self, sizes: Sizes) -> Sizes:
         """Fewer entries, key/value heads and heads of a group, in this order, where the call before it that stores all
         keys at once would have too many scores.
         """
@@ -221,18 +221,18 @@ class Demand:
         is_stepped = STATE in self.domain.always or STATE in self.domain.sometimes
         return sizes.B * sizes.H * sizes.S * sizes.S if is_stepped else 0
 
-    def within(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:
+    def fit_within_cap(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:
         """These sizes, fitted, and halved along one axis after the other until they cost no more than `cap`."""
         for _ in range(_HALVINGS):
-            fitted = self.fitted(sizes, limits)
+            fitted = self.fit_sizes(sizes, limits)
             if fitted is not None and self.work(fitted) <= cap:
                 return fitted
             if fitted is None and not limits.all_refusals:
                 return None
-            sizes = halved(sizes, fitted or sizes)
+            sizes = halve_costliest(sizes, fitted or sizes)
         return None
 
-    def takes(self, sizes: Sizes, limits: Limits) -> bool:
+    def takes_sizes(self, sizes: Sizes, limits: Limits) -> bool:
         """Whether clause and subject take a problem of these sizes as it is, and it is small enough to be drawn."""
         is_drawn = _is_drawn(sizes) and self._most_scores(sizes) <= MOST_ENTRIES
         return is_drawn and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH and self.suits(sizes, limits)

@@ -79,7 +79,7 @@ def signs(words: Words) -> Floats:
     return 1.0 - 2.0 * (words & np.uint32(1))
 
 
-def again(words: Words) -> Words:
+def next_words(words: Words) -> Words:
     """Other words made from these, where one entry needs two."""
     return (words ^ (words >> np.uint32(15))) * np.uint32(2654435769)
 
@@ -121,7 +121,7 @@ def gaussian(words: Words) -> Floats:
     Rounded to multiples of 2^-24, so that the last bits of the math library's log and cos do not show.
     """
     radius = np.sqrt(-2.0 * np.log((words + 0.5) * 2.0**-32))
-    angle = (2.0 * np.pi) * uniform(again(again(words)))
+    angle = (2.0 * np.pi) * uniform(next_words(next_words(words)))
     return np.asarray(np.rint(radius * np.cos(angle) * 2.0**24) * 2.0**-24)
 
 
@@ -133,7 +133,7 @@ def student_t(words: Words) -> Floats:
 
 def log_normal(words: Words, octaves: float) -> Floats:
     """Either sign, mantissa uniform, exponent a rounded normal with this standard deviation (powers of two)."""
-    entries = uniform(again(words))
+    entries = uniform(next_words(words))
     entries += 1.0
     entries *= _powers_of_two(octaves)[words >> np.uint32(20)]
     entries *= signs(words)

@@ -197,7 +197,7 @@ def _faint_weights(words: HeadWords) -> Entries:
     return *_first_coordinate(words, 16.0, -steps), 2.0**13 * (1 + uniform(words.value)) * is_faint[:, None]
 
 
-def attacked(S: int) -> int:
+def attacked_keys(S: int) -> int:
     """How many leading keys the mask-constant attack leaves visible: the rest are hidden, at logit 0."""
     return (S + 1) // 2
 
@@ -207,7 +207,7 @@ def _attack(words: HeadWords, depth: float) -> Entries:
     raw = depth * np.sqrt(D)
     raw = min(raw, 2.5e4) if words.dtype is DType.FLOAT16 else raw
     share = 2.0 ** (np.frexp(raw)[1] // 2)
-    is_visible = np.arange(S) < attacked(S)
+    is_visible = np.arange(S) < attacked_keys(S)
     value = normal(words.value) + np.where(is_visible, 0.0, 100.0)[:, None]
     return *_first_coordinate(words, share, np.where(is_visible, -raw / share, 0.0)), value
 

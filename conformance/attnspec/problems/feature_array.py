@@ -37,7 +37,7 @@ from attnspec.problems.caches import past_by
 from attnspec.problems.choices import Menu
 from attnspec.problems.domain import Domain
 from attnspec.problems.entries import words
-from attnspec.problems.fitting import adapted, fitted
+from attnspec.problems.fitting import adapt_sizes, fit_to_limits
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 
@@ -115,7 +115,7 @@ class FeatureArray:
 
     def recipe(self, row: Row, turn: int) -> Recipe:
         """The problem of a row. Masks, values and families take turns, but for what the row asks of them."""
-        sizes = adapted(fitted(self._sizes(row), self.limits), self.limits)
+        sizes = adapt_sizes(fit_to_limits(self._sizes(row), self.limits), self.limits)
         menu = Menu(self.domain, self.limits, (sizes,), self.optional)
         masks = [name for name in self.domain.masks if name != "with_empty_rows"]
         mask = "with_empty_rows" if row.get(EMPTY_ROWS) else masks[turn % len(masks)]

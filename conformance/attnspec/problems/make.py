@@ -45,14 +45,14 @@ def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> Laye
 def _inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:
     """Query (B,T,M), key and value (B,S,M): three arrays, or the same entries again as `recipe.inputs` says."""
     sizes = recipe.sizes
-    query = _whole(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
+    query = _whole_numbers(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
     if recipe.inputs == "one":
         return query, query.copy(), query.copy()
-    key = _whole(recipe.seed, "key", (sizes.B, sizes.S, M), 3)
-    return query, key, key.copy() if recipe.inputs == "memory" else _whole(recipe.seed, "value", key.shape, 3)
+    key = _whole_numbers(recipe.seed, "key", (sizes.B, sizes.S, M), 3)
+    return query, key, key.copy() if recipe.inputs == "memory" else _whole_numbers(recipe.seed, "value", key.shape, 3)
 
 
-def _whole(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
+def _whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
     return integers(words(seed, label, shape), -bound, bound)
 
 
@@ -86,10 +86,10 @@ def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
 
 def _biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[str, Floats]:
     biases = {
-        "b_query": 0.5 * _whole(seed, "b_query", (sizes.H * sizes.D,), 2),
-        "b_key": 0.5 * _whole(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
-        "b_value": _whole(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
-    biases |= {"b_out": _whole(seed, "b_out", (M,), 2)} if limits.projects_output else {}
+        "b_query": 0.5 * _whole_numbers(seed, "b_query", (sizes.H * sizes.D,), 2),
+        "b_key": 0.5 * _whole_numbers(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
+        "b_value": _whole_numbers(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
+    biases |= {"b_out": _whole_numbers(seed, "b_out", (M,), 2)} if limits.projects_output else {}
     return {name: bias for name, bias in biases.items() if limits.is_biased(name.removeprefix("b_"))}
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnspec.problems.domain import BiasName, MaskName
 from attnspec.problems.entries import Floats, integers, normal, uniform, words
-from attnspec.problems.families import attacked
+from attnspec.problems.families import attacked_keys
 from attnspec.problems.problem import Sizes
 
 Bools = NDArray[np.bool_]
@@ -91,7 +91,7 @@ def _block(seed: int, sizes: Sizes) -> Bools:
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
 
 
-def _packed(seed: int, sizes: Sizes) -> Bools:
+def _packed_mask(seed: int, sizes: Sizes) -> Bools:
     """The same, with as many parts as a long row of short sequences has."""
     parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1, max(min(4, sizes.S), min(sizes.S, sizes.T) // 8))
     queries = np.arange(sizes.T)[:, None] * parts // sizes.T
@@ -121,7 +121,7 @@ def _with_empty_rows(seed: int, sizes: Sizes) -> Bools:
 
 
 def _attack(_seed: int, sizes: Sizes) -> Bools:
-    return np.asarray(np.arange(sizes.S) < attacked(sizes.S))
+    return np.asarray(np.arange(sizes.S) < attacked_keys(sizes.S))
 
 
 MASKS: Mapping[str, MaskRecipe] = {
@@ -133,7 +133,7 @@ MASKS: Mapping[str, MaskRecipe] = {
         MaskRecipe("per_head", _per_head, "each head masks other keys, the same for all queries"),
         MaskRecipe("single_key", _single_key, "each query sees one key"),
         MaskRecipe("block", _block, "block diagonal: packed sequences"),
-        MaskRecipe("packed", _packed, "block diagonal, in blocks as short as eight"),
+        MaskRecipe("packed", _packed_mask, "block diagonal, in blocks as short as eight"),
         MaskRecipe("banded", _banded, "a band around the diagonal, of another width for each batch element"),
         MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
         MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),

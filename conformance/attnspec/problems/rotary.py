@@ -97,7 +97,7 @@ def _far(random: Words) -> Array:
     return np.asarray(FARTHEST - back.astype(np.int64) - _consecutive_positions(random)[::-1])
 
 
-def _packed(random: Words) -> Array:
+def _packed_positions(random: Words) -> Array:
     """(B,T): from 0, and from 0 again at a place of its own."""
     begins = random[:, :1] % np.uint32(random.shape[1])
     places = _consecutive_positions(random) - begins.astype(np.int64)
@@ -109,6 +109,6 @@ _POSITIONS: Mapping[PositionPattern, Callable[[Words], Array]] = {
     "offset": _offset,
     "scattered": lambda random: random % np.uint32(NEAR),
     "far": _far,
-    "packed": _packed,
+    "packed": _packed_positions,
     "zero": np.zeros_like,
 }

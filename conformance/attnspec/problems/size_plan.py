@@ -103,19 +103,19 @@ class SizePlan:
     flipped: int = 0
     blocks: Blocks = ()
     hurries: bool = False
-    _dealt: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _dealt_sizes: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _least: dict[Demand, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def rows(self, demand: Demand) -> tuple[Sizes, ...]:
         """The sizes that a demand is put, each different; none where clause and subject rule each other out."""
-        if demand not in self._dealt:
-            self._dealt[demand] = self._rows(demand)
-        return self._dealt[demand]
+        if demand not in self._dealt_sizes:
+            self._dealt_sizes[demand] = self._rows(demand)
+        return self._dealt_sizes[demand]
 
     def _rows(self, demand: Demand) -> tuple[Sizes, ...]:
         every = min(SHARED_IN_A_HURRY, SHARED[self.effort]) if self.hurries else SHARED[self.effort]
         count = every if self.compiles else self.flipped if demand.flips else 0
-        shared = self._of_shared(demand, tuple(self._shared(count))) if count else ()
+        shared = self._of_shared(demand, tuple(self._deal_shared_sizes(count))) if count else ()
         return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
 
     def _own(self, demand: Demand) -> Iterator[Sizes]:
@@ -128,7 +128,7 @@ class SizePlan:
             rows[:1] = [self._in_groups(demand, sizes) for sizes in rows[:1]]
         else:
             rows[:aimed] = self._in_some_groups(demand, sorted(rows[:aimed], key=demand.work))
-        simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
+        simplest = (demand.fit_sizes(sizes, self.limits) for sizes in SIMPLEST)
         yield from (*rows, *filter(None, simplest))
 
     def _in_groups(self, demand: Demand, sizes: Sizes) -> Sizes:
@@ -139,12 +139,12 @@ class SizePlan:
         grouping, takes = demand.domain.grouped, self.limits.grouped
         is_about_groups = grouping == "always" and takes is not False
         may_have = grouping == "maybe" and takes is True
-        is_chosen = may_have and self._drawer(f"groups {demand.spelled}").share() < _IN_GROUPS
+        is_chosen = may_have and self._drawer(f"groups {demand.demand_text}").share() < _IN_GROUPS
         if not (is_about_groups or is_chosen) or _has_groups(sizes):
             return sizes
         most = max(self._cap(demand, 0), demand.work(sizes))
         for heads in (6, 4):  # what takes the number of groups for that of heads in a group is right for two of two
-            grouped = demand.within(replace(sizes, H=heads, Hkv=2), self.limits, most)
+            grouped = demand.fit_within_cap(replace(sizes, H=heads, Hkv=2), self.limits, most)
             if grouped and _has_groups(grouped):
                 return grouped
         return sizes
@@ -161,7 +161,8 @@ class SizePlan:
 
     def _draw_sizes(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""
-        drawer, hand, kept = self._drawer(demand.spelled), list(self._aims[demand]), self._openings_for_demand(demand)
+        drawer, hand = self._drawer(demand.demand_text), list(self._aims[demand])
+        kept = self._openings_for_demand(demand)
         for row in range(ROWS[self.effort]):
             is_aimed = row < AIMED[self.effort] and row not in kept
             aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
@@ -179,9 +180,9 @@ class SizePlan:
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
         """One of them. The last opening is the least problem that is taken: many functions have a path for one key."""
         if row == AIMED[self.effort] - 1:
-            return demand.fitted(SIMPLEST[0], self.limits)
+            return demand.fit_sizes(SIMPLEST[0], self.limits)
         cap = self._cap(demand, row)
-        pinned = self._pinned(aims, cap / demand.calls, drawer)
+        pinned = self._pin_lengths(aims, cap / demand.calls, drawer)
         return self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
 
     def _cap(self, demand: Demand, row: int) -> float:
@@ -196,7 +197,7 @@ class SizePlan:
     def _smallest(self, demand: Demand) -> float:
         """The work of the smallest case, where the subject takes nothing small; 0 where it may take any size."""
         if demand not in self._least:
-            smallest = demand.fitted(SIMPLEST[0], self.limits) if self.limits.all_refusals else None
+            smallest = demand.fit_sizes(SIMPLEST[0], self.limits) if self.limits.all_refusals else None
             self._least[demand] = demand.work(smallest) if smallest else 0.0
         return self._least[demand]
 
@@ -245,14 +246,14 @@ class SizePlan:
         return {name: taken_of(axis, self.limits.refused_along(name, partners.get(name, "")))
                 for name, axis in table.items()}
 
-    def _pinned(self, aims: Sequence[Aim], cap: float, drawer: Drawer) -> dict[str, int]:
+    def _pin_lengths(self, aims: Sequence[Aim], cap: float, drawer: Drawer) -> dict[str, int]:
         """Any lengths within the spans of these aims; the least ones where any would cost too much."""
         spans = dict(span for aim in aims for span in aim)
-        drawn = {axis: self._table[axis].drawn(drawer.share(), *span) for axis, span in spans.items()}
+        drawn = {axis: self._table[axis].length_at(drawer.share(), *span) for axis, span in spans.items()}
         is_dear = work_at(drawn) > cap
         return {axis: self._table[axis].first(least) for axis, (least, _) in spans.items()} if is_dear else drawn
 
-    def _shared(self, count: int) -> Iterator[Sizes]:
+    def _deal_shared_sizes(self, count: int) -> Iterator[Sizes]:
         """What all clauses share: T = S, T < S and T > S in turn, the second time with blocks along both, and grouped
         heads in every fourth, if taken.
         """
@@ -264,7 +265,7 @@ class SizePlan:
             turns = (Demand(domain(lengths=lengths, grouped=grouped), projects=projects)
                      for lengths in (_TURNS[row % len(_TURNS)], "any"))
             aims = (_BLOCKS,) if row // len(_TURNS) == 1 else ()
-            pinned = self._pinned(aims, cap, drawer)
+            pinned = self._pin_lengths(aims, cap, drawer)
             rows = (self._candidate(demand, pinned, cap, drawer) for demand in turns)
             if sizes := next(filter(None, rows), None):
                 yield sizes
@@ -272,25 +273,25 @@ class SizePlan:
     def _of_shared(self, demand: Demand, shared: Sequence[Sizes]) -> tuple[Sizes, ...]:
         """Those that the demand takes as they are; where that is hardly one, some of them changed for it."""
         most = MOST[self.effort]
-        fitting = [sizes for sizes in shared if demand.takes(sizes, self.limits) and demand.work(sizes) <= most]
+        fitting = [sizes for sizes in shared if demand.takes_sizes(sizes, self.limits) and demand.work(sizes) <= most]
         if len(fitting) < _LEAST_SHARED:
-            changed = (demand.within(sizes, self.limits, most) for sizes in shared)
+            changed = (demand.fit_within_cap(sizes, self.limits, most) for sizes in shared)
             fitting = [*fitting, *(sizes for sizes in changed if sizes is not None)][:_LEAST_SHARED]
         return tuple(dict.fromkeys(fitting))
 
     def _drawer(self, label: str) -> Drawer:
-        return Drawer.of(self.seed, f"sizes {self.dtype.value} {label}")
+        return Drawer.labelled_drawer(self.seed, f"sizes {self.dtype.value} {label}")
 
     def _candidate(self, demand: Demand, pinned: Mapping[str, int], cap: float, drawer: Drawer) -> Sizes | None:
         """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
         table, call, is_square = self._table, cap / demand.calls, self.limits.lengths == "equal"
-        pinned = squared(pinned) if is_square else pinned
-        lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
-        for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
+        pinned = square_lengths(pinned) if is_square else pinned
+        lengths = {**{name: table[name].length_at(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
+        for name in drawer.shuffle_items(name for name in _SMALL if name not in pinned):
             if is_square and name in SIDES:
-                lengths.update(dict.fromkeys(SIDES, table[name].drawn(drawer.share(), 1, side(lengths, call))))
+                lengths.update(dict.fromkeys(SIDES, table[name].length_at(drawer.share(), 1, side(lengths, call))))
             else:
-                lengths[name] = table[name].drawn(drawer.share(), 1, room(lengths, name, call))
+                lengths[name] = table[name].length_at(drawer.share(), 1, room(lengths, name, call))
         for name, few in _FEW.items():  # a second slice may be taken for the first; of a single key all is known
             more = {**lengths, name: few}
             if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and work_at(more) <= call:
@@ -299,7 +300,7 @@ class SizePlan:
             same = {**lengths, other: lengths[one]}
             if other not in pinned and drawer.share() < often and work_at(same) <= call:
                 lengths = same
-        return demand.within(sizes_of(lengths), self.limits, cap)
+        return demand.fit_within_cap(sizes_of(lengths), self.limits, cap)
 
 
 def _has_groups(sizes: Sizes) -> bool:
@@ -340,7 +341,7 @@ class Drawer:
     stream: Iterator[float]
 
     @classmethod
-    def of(cls, seed: int, label: str) -> Drawer:
+    def labelled_drawer(cls, seed: int, label: str) -> Drawer:
         """A stream of its own for each seed and label."""
         def shares() -> Iterator[float]:
             for block in range(2**31):
@@ -351,7 +352,7 @@ class Drawer:
         """The next one."""
         return next(self.stream)
 
-    def shuffled(self, items: Iterable[str]) -> list[str]:
+    def shuffle_items(self, items: Iterable[str]) -> list[str]:
         """The items in another order."""
         return [item for _, item in sorted((self.share(), item) for item in items)]
 
@@ -378,7 +379,7 @@ def side(lengths: Mapping[str, int], cap: float) -> int:
     return max(1, int((math.sqrt(linear**2 + 4 * square * cap) - linear) / (2 * square)))
 
 
-def squared(lengths: Mapping[str, int]) -> Mapping[str, int]:
+def square_lengths(lengths: Mapping[str, int]) -> Mapping[str, int]:
     """The same with as many queries as keys, the more of both, where either is named."""
     sides = [lengths[name] for name in SIDES if name in lengths]
     return {**lengths, **dict.fromkeys(SIDES, max(sides))} if sides else lengths
@@ -401,7 +402,7 @@ def _is_taken(pair: BucketPair, limits: Limits) -> bool:
              for axis, bucket in pair.places]
     corners = ({axis: span[end] for (axis, span), end in zip(spans, ends, strict=True)}
                for ends in product((0, 1), repeat=len(spans)))
-    fitted = (_ANY.fitted(sizes_of({**dict.fromkeys(AXES, 1), **corner}), limits) for corner in corners)
+    fitted = (_ANY.fit_sizes(sizes_of({**dict.fromkeys(AXES, 1), **corner}), limits) for corner in corners)
     return any(sizes is not None and _ANY.work(sizes) <= MOST[Effort.DEFAULT] and _lies_in(sizes, pair.places)
                for sizes in fitted)
 

@@ -61,12 +61,12 @@ def as_ranking(plan: Plan, stop_after: int = 0, sharing: Sharing | None = None) 
     shares = sharing.shares(jobs) if sharing else ()
     same = replace(plan, targets=(), more={**plan.more, "attnspec": (attnspec.__version__,)})
     known = {DIGEST: (plan_digest(same, Engine(plan).spec.digest, shares),)}
-    mine = sharing.of(jobs) if sharing else jobs
+    mine = sharing.select_jobs(jobs) if sharing else jobs
     part = {SHARD: (str(sharing.shard),)} if sharing else {}
     return replace(plan, targets=tuple(job.target for job in mine), more={**plan.more, **known, **part})
 
 
-def begun(path: Path, plan: Plan) -> RunRecord | None:
+def resume_ranking(path: Path, plan: Plan) -> RunRecord | None:
     """The ranking that the record holds, if it may go on; None where there is no record yet.
 
     Raises UsageError where the record is of another kind of run, or of another plan.
@@ -123,7 +123,7 @@ class RankJobs:
         """Judge the kernel."""
         return self._worker.rank(job.target)
 
-    def lost(self, job: KernelJob, loss: JobFailure) -> KernelRanked:
+    def record_loss(self, job: KernelJob, loss: JobFailure) -> KernelRanked:
         """A kernel of which nothing is known, and why."""
         return KernelRanked(job.target, KernelStanding.NOT_JUDGED, lost=loss.reason)
 

@@ -17,7 +17,7 @@ from attnspec.hosting.client import close_all
 from attnspec.ranking.targets import file_digest
 from attnspec.record.outcome import Measured, Outcome
 from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
-from attnspec.report.bugs import likely
+from attnspec.report.bugs import likely_group
 from attnspec.report.likely_cause import CONSEQUENCES
 from attnspec.runner.jobs import idle
 from attnspec.runner.judge import clause_of, not_run, pronounce
@@ -63,15 +63,15 @@ class KernelWorker:
         self._engine.fetch(target)
         score, items = KernelScore(), clearest_first(self._engine.items_of(target))
         for number, item in enumerate(items):
-            score.outcomes.append(self._pronounced(item))
+            score.outcomes.append(self._judge_item(item))
             if why := self._why_enough(score):
                 score.untried, score.stopped = self._applying(items[number + 1:]), why
                 break
-        ranked = score.concluded(target, strict=self._plan.strict)
+        ranked = score.conclude_kernel(target, strict=self._plan.strict)
         refused = dict.fromkeys((*self._engine.refused(target), *ranked.refused))
         return replace(ranked, refused=tuple(refused))
 
-    def _pronounced(self, item: Item) -> Outcome:
+    def _judge_item(self, item: Item) -> Outcome:
         """The outcome of one item. An error of attnspec's own costs the kernel this item, and is its reason."""
         try:
             return pronounce(self._engine, item, plan=self._plan)
@@ -83,8 +83,8 @@ class KernelWorker:
 
     def _why_enough(self, score: KernelScore) -> str:
         """Why a kernel is dropped; empty as long as it is not."""
-        if self._stop_after and len(score.failing) >= self._stop_after:
-            number = len(score.failing)
+        if self._stop_after and len(score.failing_clauses) >= self._stop_after:
+            number = len(score.failing_clauses)
             return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
         hangs = HANGS if score.hangs >= HANGS else MOST_HANGS if score.is_given_up else 0
         return f"dropped after {hangs} calls that did not return" if hangs else ""
@@ -115,7 +115,7 @@ class KernelScore:
     stopped: str = ""
 
     @property
-    def failing(self) -> tuple[str, ...]:
+    def failing_clauses(self) -> tuple[str, ...]:
         """The clauses that failed at some dtype, in the order in which they did."""
         return tuple(dict.fromkeys(each.clause for each in self._musts if each.verdict in FAILURES))
 
@@ -133,22 +133,22 @@ class KernelScore:
     def _musts(self) -> list[Outcome]:
         return [each for each in self.outcomes if each.level is Level.MUST]
 
-    def concluded(self, subject: str, *, strict: bool) -> KernelRanked:
+    def conclude_kernel(self, subject: str, *, strict: bool) -> KernelRanked:
         """The line of the kernel, without its seconds."""
-        failing = self.failing
+        failing = self.failing_clauses
         executed = {each.clause for each in self._musts if each.verdict in _HELD}
         held = executed.difference(failing, self.untried)
         untried = self.untried.difference(failing)
         every = len(held) + len(failing) + len(untried)
         margin, closest = _closest(self.outcomes)
         return KernelRanked(
-            subject, _standing(self.outcomes, strict=strict), len(held) / every if every else 0.0, len(held),
+            subject, _kernel_standing(self.outcomes, strict=strict), len(held) / every if every else 0.0, len(held),
             len(failing), len(untried), failing, _first(self.outcomes, strict=strict), margin, closest,
-            _grades(self.outcomes), _refused(self.outcomes), stopped=self.stopped, death=_death(self.outcomes),
+            _grades(self.outcomes), _refused_words(self.outcomes), stopped=self.stopped, death=_death(self.outcomes),
             reason=_reason(self.outcomes))
 
 
-def _standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStanding:
+def _kernel_standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStanding:
     if any(gates(each.verdict, each.level, strict=strict) for each in outcomes):
         return KernelStanding.VIOLATED
     is_short = idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
@@ -166,7 +166,7 @@ def _first(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure | None:
                     and gates(each.verdict, each.level, strict=strict)), None)
     if failure is None:
         return None
-    evidence, found = failure.evidence, likely((failure,))
+    evidence, found = failure.evidence, likely_group((failure,))
     cause = found.cause if found else None
     return FirstFailure(failure.clause, failure.dtype.value, failure.reason or (evidence.sentence if evidence else ""),
                         cause.says if cause else "", cause.fault if cause else "", evidence.begins if evidence else "",
@@ -189,7 +189,7 @@ def _grades(outcomes: Iterable[Outcome]) -> Mapping[str, str]:
             if reading.quantity == GRADE}
 
 
-def _refused(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+def _refused_words(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for each in outcomes for name in each.refused))
 
 

@@ -67,7 +67,7 @@ def spans(begins: str) -> tuple[Span, ...]:
     """The conditions of `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …` that are about the length of one axis."""
     found = _BEGINNING.match(begins)
     parts = re.split(r" and (?!≥)", found["words"]) if found else ()
-    return tuple(span for part in parts for span in _read(part))
+    return tuple(span for part in parts for span in _read_spans(part))
 
 
 def is_met(begins: str, case: str) -> bool:
@@ -87,7 +87,7 @@ def _compares(relation: re.Match[str], lengths: Mapping[str, int]) -> bool:
     return one is not None and other is not None and _RELATIONS[relation["relation"]](one, other + by)
 
 
-def _read(part: str) -> Iterator[Span]:
+def _read_spans(part: str) -> Iterator[Span]:
     for form in _FORMS:
         if found := form.fullmatch(part):
             told = {"low": "", "high": "", "block": "", "start": "", "open": "", "part": "", **found.groupdict("")}
@@ -101,14 +101,15 @@ def _read(part: str) -> Iterator[Span]:
 
 def common(begins: Sequence[str]) -> tuple[Span, ...]:
     """What boundaries have in common, by axis; none where no axis of all of them tells one and the same bug."""
-    every = [{axis: replace(span, axis=axis) for span in spans(each) for axis in _moved(span.axis)} for each in begins]
+    every = [{axis: replace(span, axis=axis) for span in spans(each) for axis in _moved_axes(span.axis)}
+             for each in begins]
     shared = [axis for axis in (every[0] if every else ()) if all(axis in each for each in every)]
-    together = {part for axis in shared for part in _moved(axis) if part != axis}
+    together = {part for axis in shared for part in _moved_axes(axis) if part != axis}
     return tuple(joined for axis in shared if axis not in together
                  and (joined := _join_spans([each[axis] for each in every])))
 
 
-def _moved(axis: str) -> tuple[str, ...]:
+def _moved_axes(axis: str) -> tuple[str, ...]:
     """The axes whose lengths are moved: `T (= S)` is both, and each of them."""
     one, _, other = axis.rstrip(")").partition(" (= ")
     return (axis, one, other) if other else (axis,)

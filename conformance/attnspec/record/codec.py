@@ -250,7 +250,7 @@ def to_line(event: Event) -> str:
 
 def from_line(line: str) -> Event:
     """The event of a line. Raises RecordError (without a place: the reader adds file and line)."""
-    data = _parsed(line)
+    data = _parse_line(line)
     if not isinstance(data, dict) or "event" not in data:
         raise RecordError("this line is not an event: a JSON object with a member 'event' is expected.")
     name = data.pop("event")
@@ -259,7 +259,7 @@ def from_line(line: str) -> Event:
     return decode(EVENTS[name], data)
 
 
-def _parsed(line: str) -> Json:
+def _parse_line(line: str) -> Json:
     try:
         return json.loads(line, parse_constant=_refuse)
     except json.JSONDecodeError as problem:

@@ -115,7 +115,7 @@ def is_needed(condition: str, failing: Iterable[Lengths]) -> bool:
     return all(meets(condition, lengths) is not False for lengths in failing)
 
 
-def standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> ConditionStanding:
+def condition_standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> ConditionStanding:
     """What the cases of a run make of all that is told of where a failure begins."""
     parts = parts_of(begins)
     if not all(is_needed(part, failing) for part in parts):
@@ -135,7 +135,7 @@ def needed_alone(begins: str, failing: Iterable[Calls]) -> str:
     return f"fails {found['only'] or ''}where {' and '.join(left)}" if left and found else ""
 
 
-def weakened(begins: str) -> str:
+def weaken_boundary(begins: str) -> str:
     """A boundary that some cases meet and hold: `Fails only where S ≥ 65 (not in every case); holds at S = 64.`"""
     first, semicolon, rest = begins.partition(";")
     if not first.startswith("Fails where "):

@@ -234,7 +234,7 @@ class Outcome:
         return self.change is not None and self.change.novelty in EXCUSED
 
     @property
-    def how(self) -> str:
+    def failure_kind(self) -> str:
         """How it failed, without numbers, which differ between machines: the relation, or the words of the exception.
 
         Empty where nothing more than the verdict can be said.

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from attnspec.core.coverage import read as read_pairs
+from attnspec.core.coverage import read_pairs
 from attnspec.core.errors import FileLocation, RecordError, quoted
 from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
@@ -46,7 +46,7 @@ def read_text(path: Path) -> str:
                               where=FileLocation(str(path), line)) from None
 
 
-def packed(path: Path, text: str) -> bytes:
+def pack_text(path: Path, text: str) -> bytes:
     """What a file of this name holds; the same text gives the same bytes."""
     written = text.encode("utf-8")
     return _PACKINGS[path.suffix][0](written) if path.suffix in PACKED else written

@@ -30,7 +30,7 @@ from attnspec.record.events import (
     key_of,
 )
 from attnspec.record.measurements import SubjectProbed
-from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
+from attnspec.record.read import DuplicateItemError, RunRecord, pack_text, read_events, read_record, read_records
 from attnspec.record.sharded import check_whole
 
 
@@ -186,7 +186,7 @@ def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event
     `out` cannot be written. A file that is there already stays as it was until the new one is complete.
     """
     lines = [to_line(retold(event) if retold else event) for event in _events(paths, ended)]
-    write_whole(out, packed(out, "".join(f"{line}\n" for line in lines)), "record")
+    write_whole(out, pack_text(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
 def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:

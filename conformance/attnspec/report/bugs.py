@@ -15,16 +15,16 @@ from attnspec.core.nouns import FAILURES, HALF_DTYPES, Verdict
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.record.contradictions import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import WEIGHT, counted
+from attnspec.report.figures import WEIGHT, count_noun
 from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import (
     CONSEQUENCES,
     Explained,
     LikelyCause,
     begins,
-    claimed,
-    joined,
-    lowered,
+    claim_unexplained,
+    join_groups,
+    lower_first_letter,
     needed_keywords,
     stage,
     usual_beginning,
@@ -70,7 +70,7 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
+    whole = claim_unexplained(_bugs_first(join_groups(found)), [failure for failure, _ in left])
     dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
                for group in whole)
     return tuple(map(_clearest_first, dressed))
@@ -161,7 +161,7 @@ def _with_what_it_raises(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, and raises {raised.pop()}"))
 
 
-def likely(failures: Sequence[Outcome]) -> Explained | None:
+def likely_group(failures: Sequence[Outcome]) -> Explained | None:
     """The failures with the commonest cause; None where more failures are like nothing that is known."""
     return _commonest_of(explanations(failures))
 
@@ -180,7 +180,7 @@ def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     if found is None or found.cause is None:
         return ""
     if seen := _seen_place(found.cause, is_sought=is_sought):
-        return f"{seen} ({len(found.failures)} of {counted(len(failures), 'failure')})"
+        return f"{seen} ({len(found.failures)} of {count_noun(len(failures), 'failure')})"
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
     return f"{_line_of(found, found.cause, groups)} ({share})"
@@ -257,7 +257,7 @@ def _clearest_first(group: Explained) -> Explained:
 
     Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
     """
-    words, fault = (_themed(group.cause), group.cause.fault) if group.cause else ("", "")
+    words, fault = (_theme_text(group.cause), group.cause.fault) if group.cause else ("", "")
     return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: (
         WEIGHT[each.level], not _is_like(each, fault), *unclear(each, words)))))
 
@@ -266,7 +266,7 @@ def _is_like(failure: Outcome, fault: str) -> bool:
     return failure.evidence is not None and fault in (each.fault for each in failure.evidence.like)
 
 
-def _themed(cause: LikelyCause) -> str:
+def _theme_text(cause: LikelyCause) -> str:
     """All that may name the theme of a cause."""
     return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
 
@@ -293,10 +293,10 @@ def _at_all_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCau
             if failure.evidence and failure.evidence.explained}
     dtypes = [*told] or list(dict.fromkeys(failure.dtype.value for failure in failures))
     says = cause.says.replace(_ITS_DTYPE, dtypes[0]) if len(dtypes) == 1 else cause.says
-    return replace(cause, says=says, declare=together(tuple(told.values())))
+    return replace(cause, says=says, declare=join_declarations(tuple(told.values())))
 
 
-def together(explained: Sequence[Explanation]) -> str:
+def join_declarations(explained: Sequence[Explanation]) -> str:
     """One text for those that declare the precision at one dtype each: pasted one by one, each line may undo the last.
 
     A function's attribute is one line, a manifest's mapping has a line for each dtype.
@@ -334,22 +334,23 @@ def _causes(failure: Outcome) -> tuple[LikelyCause, ...]:
 
 def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     if explained := evidence.explained:
-        yield replace(_named(_of_its_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
+        yield replace(_parse_named_fault(_of_its_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
     elif evidence.like:
-        yield from (LikelyCause(plainly(each), each.fault, stage=each.stage) for each in evidence.like)
+        yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage) for each in evidence.like)
     elif begin := begins(failure):
-        yield LikelyCause(lowered(begin))
+        yield LikelyCause(lower_first_letter(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
-        yield replace(_named(evidence.located), stage=stage(evidence.located))
+        yield replace(_parse_named_fault(evidence.located), stage=stage(evidence.located))
         yield from _features(evidence.located)
     elif failure.verdict is Verdict.VIOLATED and failure.clause in OF_LAYOUT:
         yield OF_LAYOUT[failure.clause]
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED
-        yield LikelyCause(_raised(failure, evidence.sentence) if is_error else evidence.sentence.rstrip("."))
+        yield LikelyCause(_generalise_exception(failure, evidence.sentence) if is_error
+                          else evidence.sentence.rstrip("."))
 
 
-def _named(sentence: str) -> LikelyCause:
+def _parse_named_fault(sentence: str) -> LikelyCause:
     """A sentence, and the fault that it ends with."""
     found = _NAMED.search(sentence)
     return LikelyCause(_NAMED.sub("", sentence), found["fault"] if found else "")
@@ -365,13 +366,13 @@ def _of_its_dtype(failure: Outcome, says: str) -> str:
     return re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, says)
 
 
-def _raised(failure: Outcome, sentence: str) -> str:
+def _generalise_exception(failure: Outcome, sentence: str) -> str:
     """What an exception has in common with the same one about other shapes, at another dtype."""
     first = _NUMBER.sub("…", _of_its_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
     return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
 
 
-def plainly(like: Likeness) -> str:
+def shorten_story(like: Likeness) -> str:
     """The story of a fault as one short clause: `each query sees one later key`."""
     story = re.split(r"(?<=[^.]\.)\s", like.story)[0].rstrip(".")
     code, colon, rest = story.partition(": ")

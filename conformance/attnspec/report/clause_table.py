@@ -94,7 +94,7 @@ def shade(verdict: Verdict, level: Level) -> str:
 
 def _entry(joined: Joined, number: int, clause: ClauseText) -> ClauseEntry:
     rows = tuple(row for subject in joined.subjects for row in _rows(joined, number, subject))
-    verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.of(subject, clause.id)]
+    verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.outcomes_of(subject, clause.id)]
     # a clause that somebody cannot be asked is still marked by how the others fared
     telling = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE] or verdicts
     worst = gravest(telling) if telling else None
@@ -123,7 +123,7 @@ def _sameness(outcome: Outcome) -> tuple[object, ...]:
 
 
 def _rows(joined: Joined, number: int, subject: JudgedSubject) -> list[ClauseRow]:
-    groups = _groups(joined.of(subject, joined.clauses[number].id))
+    groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
     return [_row(number, subject, group) for group in groups]
 
 
@@ -141,7 +141,7 @@ def _anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
 
 
 def _squares(joined: Joined, number: int, subject: JudgedSubject) -> list[Square]:
-    groups = _groups(joined.of(subject, joined.clauses[number].id))
+    groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
     is_alone = len(joined.subjects) == 1
     made: Mapping[DType, Square] = {
         outcome.dtype: _square(number, subject, outcome, group[0].dtype, is_alone=is_alone)

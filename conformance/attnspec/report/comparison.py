@@ -18,7 +18,7 @@ from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
-from attnspec.report.figures import SIGNS, counted, figure
+from attnspec.report.figures import SIGNS, count_noun, figure
 from attnspec.report.joined import Joined, join
 from attnspec.report.known import KnownGroup, group_of
 from attnspec.report.markdown import code, plain, row
@@ -87,7 +87,7 @@ class RunComparison:
         """`2 new failures, 1 changed, 1 fixed, 3 still failing`."""
         told = [f"{self.count(each)} {each.value}" for each in Status if each is not Status.NEW and self.count(each)]
         new = self.count(Status.NEW)
-        return ", ".join([counted(new, "new failure") if new else "no new failure", *told])
+        return ", ".join([count_noun(new, "new failure") if new else "no new failure", *told])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -95,8 +95,9 @@ class RunComparison:
         return tuple(sentence for condition, sentence in (
             (not self.common, "The two runs have no verdict on the same item."),
             (not self.is_whole, "The new run was not judged to its end, so more may be new."),
-            (self.unjudged, f"{counted(self.unjudged, 'item')} held before and {_has(self.unjudged)} no verdict now."),
-            (self.other_cases, f"{counted(self.other_cases, 'failure')} now {_shows(self.other_cases)} on another "
+            (self.unjudged,
+             f"{count_noun(self.unjudged, 'item')} held before and {_has(self.unjudged)} no verdict now."),
+            (self.other_cases, f"{count_noun(self.other_cases, 'failure')} now {_shows(self.other_cases)} on another "
                                "case, so the margins are not compared."),
             (self.left_out, f"Only the old run judged {', '.join(self.left_out)}."),
         ) if condition)
@@ -118,7 +119,8 @@ def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison
         groups=tuple(group_of(each.value, "", told[each], clauses) for each in Status if each in told),
         differences=tuple(_differences(joined, earlier)),
         other_cases=sum(_fails(one) and _fails(other) and _is_other_case(one, other) for one, other in pairs),
-        unjudged=sum(_holds(each) and (key not in now or not _is_decided(now[key])) for key, each in there.items()),
+        unjudged=sum(_holds_or_advises(each) and (key not in now or not _is_decided(now[key]))
+                     for key, each in there.items()),
         left_out=tuple(sorted({key[0] for key in before} - subjects)),
         common=sum(_is_decided(one) and _is_decided(other) for one, other in pairs),
         is_whole=not any(run.record.interrupted for run in joined.runs)
@@ -144,7 +146,7 @@ def _stands(now: Outcome | None, before: Outcome | None, *, strict: bool) -> Ite
         change = _change(now, before)
         yield (Status.CHANGED, change) if change else (Status.STILL, word)
     elif before and _fails(before):
-        is_fixed = now is not None and _holds(now)
+        is_fixed = now is not None and _holds_or_advises(now)
         yield Status.FIXED if is_fixed else Status.LOST, f"{word} now, {was} before"
 
 
@@ -159,8 +161,8 @@ def _change(now: Outcome, before: Outcome) -> str:
     verdicts = _verdict(now), _verdict(before)
     if verdicts[0] is not verdicts[1] and FAILURES.issuperset(verdicts):
         return f"{_word(now)} now, {_word(before)} before"
-    if now.how and before.how and now.how != before.how:
-        return f"now: {now.how}; before: {before.how}"
+    if now.failure_kind and before.failure_kind and now.failure_kind != before.failure_kind:
+        return f"now: {now.failure_kind}; before: {before.failure_kind}"
     margin, was = _margin(now), _margin(before)
     if margin is None or was is None or _is_other_case(now, before) or not has_moved(margin, was):
         return ""
@@ -199,12 +201,12 @@ def _fails(outcome: Outcome) -> bool:
     return _verdict(outcome) in _FAILING
 
 
-def _holds(outcome: Outcome) -> bool:
+def _holds_or_advises(outcome: Outcome) -> bool:
     return _verdict(outcome) is Verdict.HELD
 
 
 def _is_decided(outcome: Outcome) -> bool:
-    return _fails(outcome) or _holds(outcome)
+    return _fails(outcome) or _holds_or_advises(outcome)
 
 
 def _word(outcome: Outcome | None) -> str:
@@ -268,7 +270,7 @@ def _lines(compared: RunComparison) -> Iterator[str]:
 
 def _group(group: KnownGroup) -> Iterator[str]:
     name = group.name.capitalize()
-    yield from (f"### {name}: {counted(group.items, 'item')}", "")
+    yield from (f"### {name}: {count_noun(group.items, 'item')}", "")
     yield from (row(["implementation", "clause", "level", "dtypes", ""]), row(["---"] * 5))
     for each in group.entries:
         yield row([code(each.subject), code(each.clause.id), each.clause.level.value, each.dtypes, plain(each.says)])

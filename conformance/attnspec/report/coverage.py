@@ -6,7 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.coverage import AXES, COUNTED, AxisBucket, Spans, joined_spans, label, pairs_in, places_of, read
+from attnspec.core.coverage import (
+    AXES,
+    COUNTED,
+    AxisBucket,
+    Spans,
+    joined_spans,
+    label,
+    pairs_in,
+    places_of,
+    read_pairs,
+)
 from attnspec.core.feature_coverage import describe_triple, triples_in
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.joined import Joined, JudgedSubject
@@ -99,22 +109,22 @@ def _span(span: tuple[int, int]) -> str:
     return str(least) if least == most else f"{least}–{most}"
 
 
-def covered(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
+def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
     """What the cases of these outcomes met; None where nobody counted, as in records from before."""
     met, triples, spans = 0, 0, list[Spans]()
     for outcome in outcomes:
-        met |= read(outcome.met)
-        triples |= read(outcome.triples)
+        met |= read_pairs(outcome.met)
+        triples |= read_pairs(outcome.triples)
         spans.append(outcome.spans)
     if not met or not card.taken:
         return None
-    return Covered(met, read(card.taken), joined_spans(spans), triples, read(card.triples))
+    return Covered(met, read_pairs(card.taken), joined_spans(spans), triples, read_pairs(card.triples))
 
 
 def coverage(joined: Joined) -> tuple[tuple[JudgedSubject, Covered], ...]:
     """Every subject that was counted, with what its cases met."""
-    found = ((subject, covered((outcome for each in joined.of_subject(subject).values() for outcome in each),
-                               subject.card)) for subject in joined.subjects)
+    found = ((subject, measure_coverage((outcome for each in joined.of_subject(subject).values() for outcome in each),
+                                        subject.card)) for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
 

@@ -67,7 +67,7 @@ def gauge(margin: float) -> int:
     return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _DECADES))
 
 
-def plainly(value: str) -> str:
+def yes_or_no(value: str) -> str:
     """Yes and no for what Python calls True and False."""
     return {"True": "yes", "False": "no"}.get(value, value)
 
@@ -77,7 +77,7 @@ def said(answer: str) -> str:
     return answer if " " in answer else answer.replace("_", " ")
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """`1 clause`, `3 clauses`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"

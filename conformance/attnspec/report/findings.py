@@ -12,7 +12,7 @@ from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
 from attnspec.report.bugs import explanations, is_endless, unclear
 from attnspec.report.clause_table import finding_anchor, shade
-from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, counted
+from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, count_noun
 from attnspec.report.joined import Joined, JudgedSubject
 from attnspec.report.likely_cause import Explained, LikelyCause, is_other_convention
 from attnspec.report.pictures import PictureGrid, drawn_cells, grids
@@ -56,18 +56,18 @@ class PageFinding:
         """`16 clauses and 1 recommendation`: what the console counts, and what does not gate."""
         gating = sum(each.does_gate for each in (self, *self.alike))
         told = {"clause": gating, "recommendation": self.clauses - gating}
-        return " and ".join(counted(number, noun) for noun, number in told.items() if number)
+        return " and ".join(count_noun(number, noun) for noun, number in told.items() if number)
 
 
 def findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:
     """All findings about implementations (those about faults are the trust matrix), worst first."""
     cards = [card for subject in joined.subjects for card in _of_one(joined, subject, strict=strict)]
-    return _pictured(sorted(cards, key=_gravity))
+    return _add_pictures(sorted(cards, key=_gravity))
 
 
 def _of_one(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
     """One card a cause, and one a clause of which nobody knows the cause, or that is not as listed."""
-    every = [_finding(number, clause, subject, joined.of(subject, clause.id), strict=strict)
+    every = [_finding(number, clause, subject, joined.outcomes_of(subject, clause.id), strict=strict)
              for number, clause in enumerate(joined.clauses)]
     left = {finding.clause.id: finding for finding in every if finding}
     failures = [outcome for finding in left.values() for outcome in finding.outcomes if outcome.verdict in FAILURES]
@@ -89,15 +89,15 @@ def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Explained
     groups = list(explanations(gating))
     for beside in explanations(failures) if len(gating) < len(failures) else ():
         advice = tuple(failure for failure in beside.failures if not failure.does_gate(strict=strict))
-        host = max(groups, key=lambda group: _shared(group, beside), default=None)
-        if advice and host and host.cause and beside.cause and _shared(host, beside):
+        host = max(groups, key=lambda group: _count_shared_failures(group, beside), default=None)
+        if advice and host and host.cause and beside.cause and _count_shared_failures(host, beside):
             groups[groups.index(host)] = replace(host, failures=(*host.failures, *advice))
         elif advice:
             groups.append(replace(beside, failures=advice))
     return groups
 
 
-def _shared(group: Explained, beside: Explained) -> int:
+def _count_shared_failures(group: Explained, beside: Explained) -> int:
     """How many failures two groups have in common."""
     return sum(failure in beside.failures for failure in group.failures)
 
@@ -146,7 +146,7 @@ def _gravity(finding: PageFinding) -> tuple[float, ...]:
             *unclear(first), *_outcome_gravity(first))
 
 
-def _pictured(found: list[PageFinding]) -> tuple[PageFinding, ...]:
+def _add_pictures(found: list[PageFinding]) -> tuple[PageFinding, ...]:
     """The findings with their pictures, as long as the page has room for them; the first few stand open."""
     room = PICTURED_CELLS
     pictured = []

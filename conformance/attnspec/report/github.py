@@ -12,9 +12,9 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.bugs import explanations
-from attnspec.report.figures import SIGNS, counted
+from attnspec.report.figures import SIGNS, count_noun
 from attnspec.report.joined import Joined, JudgedSubject, join
-from attnspec.report.known import BaselineComparison, held, is_gone
+from attnspec.report.known import BaselineComparison, compared_runs, is_gone
 from attnspec.report.likely_cause import Explained, LikelyCause
 from attnspec.report.markdown import code, plain, prose, row
 from attnspec.report.summary import summarise
@@ -43,18 +43,18 @@ def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
     yield from (row(["implementation", "verdict", "clauses"]), row(["---"] * 3))
     for each in found.standings:
         yield row([code(each.subject.label), plain(each.word), plain(each.sentence)])
-    yield from (line for each in held(joined) for line in ("", _against(each)))
+    yield from (line for each in compared_runs(joined) for line in ("", _format_baseline_comparison(each)))
     causes = list(_causes(joined, strict=strict))
     for subject, cause in causes[:MOST]:
-        yield from _told(subject, cause)
+        yield from _format_cause(subject, cause)
     if len(causes) > MOST:
-        yield from ("", f"And {counted(len(causes) - MOST, 'cause')} more, in the record.")
+        yield from ("", f"And {count_noun(len(causes) - MOST, 'cause')} more, in the record.")
 
 
-def _against(run: BaselineComparison) -> str:
+def _format_baseline_comparison(run: BaselineComparison) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
     tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _ALWAYS)
-    return f"Held against {code(Path(run.baseline).name)}: {counted(run.items, 'known failure')} as listed, {tally}."
+    return f"Held against {code(Path(run.baseline).name)}: {count_noun(run.items, 'known failure')} as listed, {tally}."
 
 
 def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[JudgedSubject, Explained]]:
@@ -69,18 +69,18 @@ def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[JudgedSubject, Ex
                 yield subject, each
             else:
                 yield from ((subject, Explained(None, (failure,))) for failure in each.failures)
-        for says, gone in groupby(sorted(filter(is_gone, gating), key=_says), key=_says):
+        for says, gone in groupby(sorted(filter(is_gone, gating), key=_format_outcome), key=_format_outcome):
             yield subject, Explained(LikelyCause(says), tuple(gone))
 
 
-def _says(outcome: Outcome) -> str:
+def _format_outcome(outcome: Outcome) -> str:
     return outcome.change.says if outcome.change else ""
 
 
-def _told(subject: JudgedSubject, cause: Explained) -> Iterator[str]:
+def _format_cause(subject: JudgedSubject, cause: Explained) -> Iterator[str]:
     first = cause.failures[0]
-    yield from ("", f"### {prose(_headline(cause))}", "", f"{code(subject.label)}: {prose(_which(cause))}")
-    if seen := _seen(first):
+    yield from ("", f"### {prose(_headline(cause))}", "", f"{code(subject.label)}: {prose(_format_clauses(cause))}")
+    if seen := _format_seen(first):
         yield from ("", prose(seen))
     if first.repeat:
         yield from ("", f"Repeat it: {code(first.repeat)}")
@@ -92,7 +92,7 @@ def _annotation(subject: JudgedSubject, cause: Explained, place: FileLocation | 
     properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}
     told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     first = cause.failures[0]
-    lines = filter(None, (_which(cause), _seen(first), first.repeat and f"repeat it: {first.repeat}"))
+    lines = filter(None, (_format_clauses(cause), _format_seen(first), first.repeat and f"repeat it: {first.repeat}"))
     return f"::error {told}::{_data(chr(10).join(lines))}"
 
 
@@ -102,14 +102,14 @@ def _headline(cause: Explained) -> str:
     return str(cause.cause) if cause.cause else f"{first.clause} is {SIGNS[first.verdict].word}"
 
 
-def _which(cause: Explained) -> str:
+def _format_clauses(cause: Explained) -> str:
     """`causal.alignment (float32) and 18 failures more`."""
     first, more = cause.failures[0], len(cause.failures) - 1
-    others = f" and {counted(more, 'failure')} more" if more else ""
+    others = f" and {count_noun(more, 'failure')} more" if more else ""
     return f"{first.clause} ({first.dtype.value}){others}"
 
 
-def _seen(outcome: Outcome) -> str:
+def _format_seen(outcome: Outcome) -> str:
     return outcome.evidence.sentence if outcome.evidence else outcome.reason
 
 

@@ -13,7 +13,7 @@ ABOUT_OTHER_MATTERS = frozenset({"numerics", "drift", "purity"})
 """Themes whose clauses may break at sizes at which the answers are right: they are about rounding and about memory."""
 
 
-def telling(failures: Sequence[Outcome]) -> list[Outcome]:
+def telling_failures(failures: Sequence[Outcome]) -> list[Outcome]:
     """Those whose case has the sizes of every call that is made of it: of another the case says little of where it
     fails.
     """

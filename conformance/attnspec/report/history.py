@@ -73,7 +73,7 @@ def history(files: Iterable[File], newest: File) -> History:
     strict = any(run.header.strict for run in newest)
     others = [list(file) for file in files if list(file) != list(newest)]
     in_order = sorted([*others, newest], key=lambda file: file[0].header.started)
-    kept = [_of(visible(file), subjects) for file in in_order]
+    kept = [_keep_subjects(visible(file), subjects) for file in in_order]
     joined = [join(file) for file in kept if any(run.outcomes for run in file)]
     found = [_by_clause(each) for each in joined]
     failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
@@ -82,7 +82,7 @@ def history(files: Iterable[File], newest: File) -> History:
     return History(tuple(runs), tuple(_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
 
 
-def _of(file: File, subjects: set[str]) -> list[RunRecord]:
+def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
     """The file with the outcomes of these subjects alone."""
     return [RunRecord(run.header, tuple(known for known in run.subjects if known.card.id in subjects),
                       tuple(outcome for outcome in run.outcomes if outcome.subject in subjects), run.footer)

@@ -90,13 +90,13 @@ class Joined:
         told = (subject.card.lives_in for subject in self.subjects)
         return tuple(sorted({f"{lives['device']} ({lives['gpu']})" for lives in told if "gpu" in lives}))
 
-    def of(self, subject: JudgedSubject, clause: str) -> tuple[Outcome, ...]:
+    def outcomes_of(self, subject: JudgedSubject, clause: str) -> tuple[Outcome, ...]:
         """The outcomes of one subject under one clause, widest dtype first."""
         return self._by_clause.get((subject.number, clause), ())
 
     def of_subject(self, subject: JudgedSubject) -> Mapping[str, tuple[Outcome, ...]]:
         """The outcomes of one subject by clause, in the clauses' order, clauses without any left out."""
-        found = {clause.id: self.of(subject, clause.id) for clause in self.clauses}
+        found = {clause.id: self.outcomes_of(subject, clause.id) for clause in self.clauses}
         return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
 
@@ -165,10 +165,11 @@ class _Cast:
         for number, _, dtype in outcomes:
             met[number].add(dtype)
         ids = list(self.ids.values())
-        everybody = (self._judged(number, dtypes, ids.count(self.ids[number]) > 1) for number, dtypes in met.items())
+        everybody = (self._make_judged_subject(number, dtypes, ids.count(self.ids[number]) > 1) for number,
+                     dtypes in met.items())
         return tuple(sorted(everybody, key=lambda judged: (judged.card.id, judged.number)))
 
-    def _judged(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> JudgedSubject:
+    def _make_judged_subject(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> JudgedSubject:
         known = self.cards.get(number) or SubjectKnown(_blank(self.ids[number]))
         ordered = tuple(dtype for dtype in DType if dtype in dtypes)
         return JudgedSubject(number, known.card, known.broken, tuple(self.letters[number]), ordered, is_ambiguous)

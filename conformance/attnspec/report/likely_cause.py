@@ -16,7 +16,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
 from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Outcome, SubjectCard
-from attnspec.report.held_against_cases import contradicted, telling, told_of_all
+from attnspec.report.held_against_cases import contradicted, telling_failures, told_of_all
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
@@ -79,7 +79,7 @@ class Explained:
     failures: tuple[Outcome, ...]
 
 
-def joined(groups: Sequence[Explained]) -> list[Explained]:
+def join_groups(groups: Sequence[Explained]) -> list[Explained]:
     """Groups of one bug as one, under a fault's name if any has one; that of most failures first."""
     piles: list[list[Explained]] = []
     for group in groups:
@@ -88,7 +88,7 @@ def joined(groups: Sequence[Explained]) -> list[Explained]:
     return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
 
 
-def claimed(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list[Explained]:
+def claim_unexplained(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list[Explained]:
     """The groups, with those of the unexplained that no bug of their own breaks: the first with those whose case lies
     where it is seen to fail, each with those that answer a query without a key as wrongly, whatever hides the keys.
     Those that are left come last, under no cause.
@@ -123,7 +123,8 @@ def _merged(pile: Sequence[Explained]) -> Explained:
     told = max(causes, key=lambda cause: (
         _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
     failures = tuple(failure for group in pile for failure in group.failures)
-    return Explained(told if told.name != told.says else replace(told, says=_said(told, causes, failures)), failures)
+    return Explained(told if told.name != told.says else replace(told, says=_common_sentence(told, causes, failures)),
+                     failures)
 
 
 def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
@@ -146,12 +147,12 @@ def _is_borne_out(fault: str, pile: Sequence[Explained]) -> bool:
     return 2 * sum(alike) > len(seen)
 
 
-def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
+def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
     """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several; or what
     most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
     less than the block that ends them.
     """
-    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
+    seen = Counter(filter(None, map(begins, telling_failures(failures) or failures)))
     if len({cause.says for cause in causes}) < 2:
         return told.says
     if usual := usual_beginning(failures):
@@ -166,11 +167,12 @@ def usual_beginning(failures: Sequence[Outcome]) -> str:
 
     Ends that differ from case to case, and with the entries, are no boundary.
     """
-    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
+    seen = Counter(filter(None, map(begins, telling_failures(failures) or failures)))
     [(usual, count)] = seen.most_common(1) or [("", 0)]
     ends = {span.high for each in seen for span in spans(each) if span.low < span.high}
     is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in spans(usual))
-    return lowered(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual, failures) else ""
+    return lower_first_letter(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual,
+                                                                                                   failures) else ""
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
@@ -190,7 +192,7 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
         return False
     if _lies_within(one, other) or _lies_within(other, one):
         return True
-    return _begin_alike(one, other) or bool(_blamed(one) and _blamed(one) == _blamed(other))
+    return _begin_alike(one, other) or bool(_blamed_stage(one) and _blamed_stage(one) == _blamed_stage(other))
 
 
 def _shows_in(named: Explained, other: Explained) -> bool:
@@ -237,7 +239,7 @@ def _lies_within(bounded: Explained, other: Explained) -> bool:
         meets(part, lengths) is not False for part in parts for lengths in cases)
 
 
-def _blamed(group: Explained) -> str:
+def _blamed_stage(group: Explained) -> str:
     """The stage of the fault, or else the one that most read-outs blame; empty where none blames any."""
     if group.cause and group.cause.stage:
         return group.cause.stage
@@ -301,7 +303,7 @@ def stage(located: str) -> str:
     return found["stage"] if found else ""
 
 
-def lowered(sentence: str) -> str:
+def lower_first_letter(sentence: str) -> str:
     """A sentence as a clause: it begins with a small letter."""
     return sentence[:1].lower() + sentence[1:]
 

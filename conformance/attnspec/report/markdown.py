@@ -38,7 +38,7 @@ def code(text: str) -> str:
     return f"{ticks}{room}{shown}{room}{ticks}"
 
 
-def fenced(text: str, language: str) -> list[str]:
+def fence_code(text: str, language: str) -> list[str]:
     """Lines of code as a block of its own."""
     fence = "`" * max(3, _longest(text) + 1)
     return [f"{fence}{language}", text.rstrip("\n"), fence]

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from attnspec.core.conventions import CONVENTIONS, Convention
 from attnspec.core.files import write_whole
-from attnspec.core.other_names import listed
+from attnspec.core.other_names import list_defaults
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
@@ -29,22 +29,22 @@ from attnspec.report.figures import (
     SHORT,
     SIGNS,
     clause_anchor,
-    counted,
+    count_noun,
     duration,
     figure,
     gauge,
     grouped,
     language,
     moment,
-    plainly,
     said,
     thread,
     web_address,
+    yes_or_no,
 )
 from attnspec.report.findings import findings
 from attnspec.report.history import History
 from attnspec.report.joined import Joined, join
-from attnspec.report.known import held
+from attnspec.report.known import compared_runs
 from attnspec.report.pictures import LEVELS
 from attnspec.report.ranking import RANKING_EXITS, ranking
 from attnspec.report.readings import readings
@@ -113,10 +113,10 @@ def templates() -> Environment:
         loader=FileSystemLoader(source), autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
-        "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
-        "short": SHORT.__getitem__, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
-        "prose": _prose, "said": said, "library": _library, "listed": listed, "verbatim": _verbatim}
+        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": count_noun,
+        "mathml": mathml, "plainly": yes_or_no, "exit": exit_words, "web": web_address, "language": language,
+        "breakable": _breakable, "short": SHORT.__getitem__, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
+        "prose": _prose, "said": said, "library": _library, "listed": list_defaults, "verbatim": _verbatim}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
@@ -196,10 +196,11 @@ def _view(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapp
         "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments(joined),
         "sections": sections, "is_judged": is_judged, "audit": looked,
         "habits": found, "answers": answers(found) if found else None,
-        "title": _audited(looked, summary) if looked else _title(
+        "title": _audit_headline(looked, summary) if looked else _title(
             summary, next(iter(sections), None), found, is_judged=is_judged),
-        **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
-        "held": held(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES, "levels": LEVELS,
+        **(_common_variables(joined) if looked else _verdict_variables(joined) if is_judged else {}),
+        "held": compared_runs(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES,
+        "levels": LEVELS,
     }
 
 
@@ -219,21 +220,21 @@ def _conventions(joined: Joined) -> Mapping[str, Convention]:
     return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
 
 
-def _audited(looked: Audit, summary: Summary) -> tuple[str, str]:
+def _audit_headline(looked: Audit, summary: Summary) -> tuple[str, str]:
     return looked.headline, "bad" if looked.unexplained or summary.interrupted else "idle"
 
 
-def _judged(joined: Joined) -> Mapping[str, object]:
+def _verdict_variables(joined: Joined) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
     told = findings(joined, strict=joined.is_strict)
     return {
         "findings": told, "following": {other.clause.id for finding in told for other in finding.alike},
         "themes": themes(joined), "trust": trust(joined), "readings": readings(joined), "sizes": coverage(joined),
-        "at_sizes": at_named_sizes(joined), **_spoken(joined),
+        "at_sizes": at_named_sizes(joined), **_common_variables(joined),
     }
 
 
-def _spoken(joined: Joined) -> Mapping[str, object]:
+def _common_variables(joined: Joined) -> Mapping[str, object]:
     """What pages of either kind speak of where there are verdicts."""
     return {
         "silences": silences(joined), "never": never_decided(joined), "applies_to_nobody": applying_to_nobody(joined),

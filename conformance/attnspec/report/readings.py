@@ -62,7 +62,7 @@ def _sorted(quantities: Iterable[Quantity]) -> tuple[Quantity, ...]:
     return tuple(sorted(quantities, key=lambda quantity: not quantity.is_worded))
 
 
-def written(reading: Reading) -> str:
+def format_reading(reading: Reading) -> str:
     """`−1.2×10⁻⁶ ± 3×10⁻⁷`, or the word."""
     if isinstance(reading.value, str):
         return reading.value
@@ -72,7 +72,7 @@ def written(reading: Reading) -> str:
 
 def _quantities(joined: Joined, subject: JudgedSubject) -> Iterable[Quantity]:
     for number, clause in enumerate(joined.clauses):
-        outcomes = joined.of(subject, clause.id)
+        outcomes = joined.outcomes_of(subject, clause.id)
         is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
         for name, reads in _by_name(outcomes).items():
             yield Quantity(name, clause.id, outcomes[0].instrument,
@@ -85,6 +85,7 @@ def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
     for outcome in outcomes:
         for reading in outcome.readings:
             css = "beyond" if outcome.verdict in FINDINGS else ""
-            read = DTypeReading(outcome.dtype, written(reading), reading.sentence, css, isinstance(reading.value, str))
+            read = DTypeReading(outcome.dtype, format_reading(reading), reading.sentence, css,
+                                isinstance(reading.value, str))
             found.setdefault(reading.quantity, []).append(read)
     return found

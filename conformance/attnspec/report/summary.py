@@ -20,10 +20,16 @@ from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.bugs import explanations, likely_without_share
 from attnspec.report.clause_table import applying_to_nobody, shade
-from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
+from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall, shared_reason
 from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import Explained, is_other_convention, lowered, other_conventions, usual_beginning
+from attnspec.report.likely_cause import (
+    Explained,
+    is_other_convention,
+    lower_first_letter,
+    other_conventions,
+    usual_beginning,
+)
 from attnspec.report.sections import PageSection
 
 EXITS = {
@@ -81,7 +87,7 @@ class Summary:
 
 def summarise(joined: Joined, *, strict: bool) -> Summary:
     """Count, and say it."""
-    standings = tuple(_standing(joined, subject, strict=strict) for subject in joined.subjects)
+    standings = tuple(_make_standing(joined, subject, strict=strict) for subject in joined.subjects)
     interrupted = tuple(run for run in joined.runs if run.record.interrupted)
     title, css = _title(joined, standings, is_whole=not interrupted)
     return Summary(
@@ -102,7 +108,7 @@ def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 
-def _standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
+def _make_standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
     outcomes = joined.of_subject(subject)
     worst = [overall(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
@@ -125,7 +131,7 @@ def _beginning(groups: Sequence[Explained], cause: str) -> str:
         return ""
     told = [failure.evidence.begins for failure in first.failures if failure.evidence and failure.evidence.begins]
     usual = usual_beginning(first.failures) if 2 * len(told) > len(first.failures) else ""
-    return next((each for each in told if usual and lowered(each).startswith(usual)), "")
+    return next((each for each in told if usual and lower_first_letter(each).startswith(usual)), "")
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
@@ -161,11 +167,11 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
     """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
     if failing := len(_clauses_of(groups)):
-        told = f"{failing} of {counted(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
+        told = f"{failing} of {count_noun(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
         return "; ".join([f"{told}{_causes(groups)}", *_advice(outcomes, strict=strict)])
     if Verdict.UNEXPECTED in worst:
-        return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
-    held = f"{worst.count(Verdict.HELD)} of {counted(total, 'applicable clause')} held by {subject.label}"
+        return f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
+    held = f"{worst.count(Verdict.HELD)} of {count_noun(total, 'applicable clause')} held by {subject.label}"
     return "; ".join([held, *_advice(outcomes, strict=strict)])
 
 
@@ -174,7 +180,7 @@ def _causes(groups: Sequence[Explained]) -> str:
     known = [group for group in groups if group.cause]
     if not known:
         return ""
-    said = f", {'one cause' if len(known) == 1 else counted(len(known), 'cause')}"
+    said = f", {'one cause' if len(known) == 1 else count_noun(len(known), 'cause')}"
     clauses = _clauses_of(known)
     return said if clauses == _clauses_of(groups) else f"{said} for {len(clauses)} of them"
 
@@ -189,9 +195,9 @@ def _advice(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:
     conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
     others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
     if others:
-        yield f"{counted(len(others), 'recommendation')} not followed ({_by_level(others)})"
+        yield f"{count_noun(len(others), 'recommendation')} not followed ({_by_level(others)})"
     if conventions:
-        yield f"{counted(len(conventions), 'convention')} in use, but not recommended ({_by_level(conventions)})"
+        yield f"{count_noun(len(conventions), 'convention')} in use, but not recommended ({_by_level(conventions)})"
 
 
 def _not_followed(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[Outcome]:
@@ -204,7 +210,7 @@ def _by_level(levels: Sequence[Level]) -> str:
 
 def _title(joined: Joined, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
     if not standings and joined.faults:
-        return f"{counted(len(joined.faults), 'known fault')} tested", "idle"
+        return f"{count_noun(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:
         return "Nothing was judged", "idle"
     if not is_whole:
@@ -221,7 +227,7 @@ def _share_that_conforms(standings: Sequence[SubjectStanding]) -> str:
     conforming = sum(standing.css == "good" for standing in standings)
     if any(standing.subject.is_ambiguous for standing in standings):
         return f"{conforming} of {len(standings)} implementations × environments conform"
-    return f"{conforming} of {counted(len(standings), 'implementation')} conform"
+    return f"{conforming} of {count_noun(len(standings), 'implementation')} conform"
 
 
 def _worst_css(standings: Sequence[SubjectStanding]) -> str:

@@ -62,9 +62,9 @@ class AuditJobs:
         """The engine's."""
         return self._trials.seconds_compiling(target)
 
-    def lost(self, job: Item | Probing, loss: JobFailure) -> Done:
+    def record_loss(self, job: Item | Probing, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
-        return self._probes.lost(job, loss) if isinstance(job, Probing) else self._trials.lost(job, loss)
+        return self._probes.record_loss(job, loss) if isinstance(job, Probing) else self._trials.record_loss(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts and of contradictions. The exit code is the graver of the two."""

@@ -30,7 +30,7 @@ _PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
 
 
 @contextmanager
-def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
     """Set what workers inherit, at last what their subjects ask for, and put everything back afterwards."""
     before = dict(os.environ)
     for name in _FOREIGN:

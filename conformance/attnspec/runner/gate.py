@@ -23,12 +23,12 @@ from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.made_variants import foretold_variants, read_variants
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import HANDED, Item, Plan
-from attnspec.core.sizes import foretold, read_all
+from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT, FOLDERS, SIZES, STRICT
-from attnspec.runner.judge import ENGINE, Judge, clause_of, complete, distinct_items, pronounce, summon
+from attnspec.runner.judge import ENGINE, Judge, clause_of, complete, distinct_items, load_engine, pronounce
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
@@ -120,7 +120,7 @@ def gate(
 
 
 def _test(plan: Plan, engine: str) -> Callable[..., None]:
-    judge = summon(plan, engine=engine)
+    judge = load_engine(plan, engine=engine)
     saying = dict[str, str]()  # by target that cannot be had: the one test that fails for it, and says why
 
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
@@ -130,7 +130,7 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
             judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
             refused, is_had = dict(judge.refused(item.target)), True
         with one_thread():
-            outcome = _pronounced(judge, item, plan)
+            outcome = _judge_item(judge, item, plan)
         outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         request.node.user_properties.extend([(STRICT, "yes")] if plan.strict else [])
@@ -141,11 +141,11 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     setattr(test_attention, EFFORT, plan.effort.value)
-    setattr(test_attention, SIZES, (*foretold(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
+    setattr(test_attention, SIZES, (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
     return test_attention
 
 
-def _pronounced(judge: Judge, item: Item, plan: Plan) -> Outcome:
+def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
     """The verdict on an item. Who interrupts it while a smaller case is looked for is told the one that fails."""
     failing: list[Outcome] = []
     judge.tell = failing.append
@@ -180,10 +180,10 @@ def target_of(target: str | Callable[..., object]) -> str:
     module, name = getattr(target, "__module__", ""), getattr(target, "__qualname__", "")
     if getattr(sys.modules.get(module), name, None) is target:
         return f"{module}:{name}"
-    return _handed(target, name.rpartition(".")[2] or type(target).__name__)
+    return _hand_over_function(target, name.rpartition(".")[2] or type(target).__name__)
 
 
-def _handed(function: Callable[..., object], name: str) -> str:
+def _hand_over_function(function: Callable[..., object], name: str) -> str:
     name = name.strip("<>")
     shelf = sys.modules.setdefault(HANDED, module_from_spec(ModuleSpec(HANDED, loader=None)))
     while getattr(shelf, name, function) is not function:

@@ -53,7 +53,7 @@ class Guard:
         threading.Thread(target=self._live, args=(folder / f"{worker}.beat",), daemon=True).start()
 
     @classmethod
-    def of(cls, config: pytest.Config) -> Guard:
+    def install_guard(cls, config: pytest.Config) -> Guard:
         """The guard of this worker, which from now on imports from where the controller does.
 
         (xdist hands workers the path as it was when xdist was imported.)

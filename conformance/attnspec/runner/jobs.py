@@ -48,7 +48,7 @@ class JobSource(Protocol[E]):
     def carry_out(self, job: E) -> Done:
         """Do it, in a worker. What escapes is a defect of attnspec."""
 
-    def lost(self, job: E, loss: JobFailure) -> Done:
+    def record_loss(self, job: E, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:

@@ -58,11 +58,11 @@ class Judge(Protocol):
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item."""
 
-    def compared(self, outcome: Outcome) -> Outcome:
+    def compare_with_known(self, outcome: Outcome) -> Outcome:
         """An outcome that `try_item` did not live to give, in the light of the failures that are known."""
 
 
-def summon(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
+def load_engine(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
     """The engine for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
     module, _, name = engine.partition(":")
     judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)

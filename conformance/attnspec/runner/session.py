@@ -26,7 +26,7 @@ from attnspec.core.plan import Job, Plan
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner.environment import environment, prepared
+from attnspec.runner.environment import environment, prepared_environment
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener, end_worker, silent
@@ -85,8 +85,8 @@ class Session:
         """Carry out every job of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
         source = open_jobs(self.source, self._plan)
         every = source.items()
-        items = self.sharing.of(every) if self.sharing else every
-        with started(handlers) as emit, scratch_folder() as folder:
+        items = self.sharing.select_jobs(every) if self.sharing else every
+        with started_handlers(handlers) as emit, scratch_folder() as folder:
             began = time.perf_counter()
             header = source.header(self._header(source.spec, items))
             emit(self.sharing.marked(header, self.plan, every) if self.sharing else header)
@@ -134,7 +134,7 @@ class Session:
         folder.mkdir()
         (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
         listener.watch(folder)
-        with prepared(), watching(folder), _termination_interrupts(), _importing_from_here():
+        with prepared_environment(), watch_workers(folder), _termination_interrupts(), _importing_from_here():
             pytest.main(self._arguments(folder, only), plugins=[listener])
 
     def _arguments(self, folder: Path, only: Sequence[str]) -> list[str]:
@@ -157,7 +157,7 @@ def _now() -> str:
 
 
 @contextmanager
-def started(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
+def started_handlers(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
     """A function that hands an event to all handlers; they are shut down whatever happens, last one first."""
     with ExitStack() as stack:
         for handler in handlers:
@@ -230,7 +230,7 @@ LOOK = 2.0
 
 
 @contextmanager
-def watching(folder: Path) -> Iterator[None]:
+def watch_workers(folder: Path) -> Iterator[None]:
     """Look after the workers that leave their signs in this folder."""
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(folder, over), daemon=True)

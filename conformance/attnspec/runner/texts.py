@@ -104,11 +104,11 @@ def text_of(clause: Clause, spec: Spec) -> ClauseText:
     """What a record's header keeps of a clause."""
     return ClauseText(
         clause.id, clause.theme, clause.level, clause.profile, clause.says, clause.formula,
-        tuple(_quoted(each, spec) for each in clause.because), tuple(sorted(clause.needs)), clause.problem,
+        tuple(_quote_source(each, spec) for each in clause.because), tuple(sorted(clause.needs)), clause.problem,
         clause.refuted_by, clause.note, str(replace(clause.where, file=portable_argument(clause.where.file))))
 
 
-def _quoted(citation: Citation, spec: Spec) -> QuotedSource:
+def _quote_source(citation: Citation, spec: Spec) -> QuotedSource:
     source = spec.bibliography[citation.cite]
     return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url,
                         citation.translation)

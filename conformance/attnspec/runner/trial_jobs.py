@@ -14,7 +14,7 @@ from attnspec.record.events import Done, ItemFinished, RunStarted
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.runner import jobs
 from attnspec.runner.jobs import Breadcrumb
-from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, pronounce, summon
+from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, load_engine, pronounce
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Clause, Spec
 
@@ -40,7 +40,7 @@ class TrialJobs:
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
         [engine], [self.recipe] = plan.more[_ENGINE], plan.more[_RECIPE]
         self.plan = plan
-        self.judge: Judge = summon(plan, engine=engine, breadcrumb=breadcrumb)
+        self.judge: Judge = load_engine(plan, engine=engine, breadcrumb=breadcrumb)
 
     @property
     def spec(self) -> Spec:
@@ -89,7 +89,7 @@ class TrialJobs:
         """The engine's."""
         return self.judge.seconds_compiling(target)
 
-    def lost(self, job: Item, loss: JobFailure) -> ItemFinished:
+    def record_loss(self, job: Item, loss: JobFailure) -> ItemFinished:
         """The outcome of an item that came to nothing; a death is evidence."""
         level = clause_of(self.spec, job.clause).level
         outcome = Outcome(job.target, job.clause, DType(job.dtype), level, loss.verdict)
@@ -98,7 +98,7 @@ class TrialJobs:
         evidence = Evidence(loss.reason, case="", recipe=loss.recipe or self.recipe, traceback=loss.traceback,
                             stderr=loss.stderr)
         lost = complete(replace(outcome, evidence=evidence), job, self.plan)
-        return ItemFinished(lost if self.recipe else self.judge.compared(lost))
+        return ItemFinished(lost if self.recipe else self.judge.compare_with_known(lost))
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts, and the exit code that follows from them."""

@@ -41,7 +41,7 @@ class Fields:
     what: str
     error: type[AttnspecError] = SpecError
 
-    def only(self, known: Iterable[str]) -> None:
+    def refuse_other_keys(self, known: Iterable[str]) -> None:
         """Refuse every key that is not among the known ones."""
         names = frozenset(known)
         for key in self.mapping:
@@ -85,13 +85,13 @@ class Fields:
         """True or false."""
         if self.absent(key, default):
             return default is True
-        return bool(self._typed(key, bool, "true or false"))
+        return bool(self._read_typed(key, bool, "true or false"))
 
     def integer(self, key: str, default: int | _Missing = REQUIRED) -> int:
         """A whole number."""
         if self.absent(key, default):
             return default if isinstance(default, int) else 0
-        value = self._typed(key, int, "a whole number")
+        value = self._read_typed(key, int, "a whole number")
         assert isinstance(value, int)
         return value
 
@@ -99,7 +99,7 @@ class Fields:
         """A number."""
         if self.absent(key, default):
             return default if isinstance(default, float) else 0.0
-        value = self._typed(key, (int, float), "a number")
+        value = self._read_typed(key, (int, float), "a number")
         assert isinstance(value, int | float)
         if not math.isfinite(value):
             raise self.complain(key, f"should be a finite number, not {value}.")
@@ -151,14 +151,14 @@ class Fields:
         self.absent(key)
         return self._fields(self.mapping[key], key, what, self.place(key))
 
-    def each(self, key: str, what: str, *, optional: bool = False) -> Iterator[Fields]:
+    def read_each(self, key: str, what: str, *, optional: bool = False) -> Iterator[Fields]:
         """The fields of each mapping in a list of mappings."""
         if not (optional and self.absent(key, ())):
             self.absent(key)
             for index, value, place in self.entries(key, "mappings"):
                 yield self._fields(value, f"{key}[{index}]", what, place)
 
-    def named(self, what: str) -> Iterator[tuple[str, Fields]]:
+    def read_named(self, what: str) -> Iterator[tuple[str, Fields]]:
         """The mapping's own entries, each of which must be a mapping: (name, fields). `what` is said with the name."""
         for name, value in self.mapping.items():
             yield name, self._fields(value, name, f"{what} {name!r}", self.place(name))
@@ -180,7 +180,7 @@ class Fields:
     def _present(self) -> str:
         return f" It has: {', '.join(self.mapping)}." if self.mapping else ""
 
-    def _typed(self, key: str, kind: type | tuple[type, ...], name: str) -> object:
+    def _read_typed(self, key: str, kind: type | tuple[type, ...], name: str) -> object:
         value = self.mapping[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self.complain(key, f"should be {name}, not {describe(value)}.")

@@ -92,12 +92,12 @@ def witnesses(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
     Those that name it; where they are fewer than WITNESSES, the most telling of those that convict it as well.
     """
     named = [clause.id for clause in law.clauses if fault in clause.refuted_by]
-    others = [clause.id for clause in _telling(law, found, fault) if clause.id not in named]
+    others = [clause.id for clause in _telling_clauses(law, found, fault) if clause.id not in named]
     chosen = {*named, *others[:max(0, WITNESSES - len(named))]}
     return tuple(clause.id for clause in law.clauses if clause.id in chosen)
 
 
-def _telling(law: Spec, found: Refutations, fault: str) -> Iterator[Clause]:
+def _telling_clauses(law: Spec, found: Refutations, fault: str) -> Iterator[Clause]:
     """Clauses that convict the fault: first what says must, at most dtypes, and convicts the fewest other faults."""
     convicting = found.of_fault(fault)
     clauses = (clause for clause in law.clauses if clause.id in convicting)

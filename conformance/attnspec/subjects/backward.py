@@ -41,7 +41,7 @@ class BackwardPass:
     wants: frozenset[str] = frozenset()
     where: FileLocation | None = None
 
-    def lacks(self, problem: Problem, limits: Limits) -> str:
+    def why_no_gradients(self, problem: Problem, limits: Limits) -> str:
         """Why it cannot be asked for gradients of a problem; empty if it can. A mask may travel as a bias."""
         needed = {BIAS if name == "mask" and limits.bias_is_mask else name
                   for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
@@ -53,7 +53,7 @@ class BackwardPass:
         given = {name: value for name, value in call.keywords.items() if value is not False or name in self.keywords}
         return replace(call, keywords=given)
 
-    def kept(self, forward: SubjectAnswer) -> Mapping[str, Array]:
+    def kept_arrays(self, forward: SubjectAnswer) -> Mapping[str, Array]:
         """What it wants of the forward pass: the output, (B,H,T,Dv) or (B,T,M), the log-sum-exp (B,H,T)."""
         found = {OUTPUT: forward.output, LSE: forward.lse}
         return {name: array for name, array in found.items() if array is not None and name in self.wants}

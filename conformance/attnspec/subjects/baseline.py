@@ -53,13 +53,13 @@ class KnownConvention:
 
 def read_known_conventions(fields: Fields) -> tuple[KnownConvention, ...]:
     """What a baseline lists under `conventions`; nothing in a file of before. Raises UsageError with file and line."""
-    return tuple(map(_convention_entry, fields.each("conventions", "a known convention", optional=True)))
+    return tuple(map(_convention_entry, fields.read_each("conventions", "a known convention", optional=True)))
 
 
 def _convention_entry(fields: Fields) -> KnownConvention:
-    fields.only(_CONVENTION_FIELDS)
+    fields.refuse_other_keys(_CONVENTION_FIELDS)
     name = fields.one_of("convention", _NAMES)
-    answer = fields.one_of("answer", CONVENTIONS[_whole(name)].answers, kind=f"answer to {name}")
+    answer = fields.one_of("answer", CONVENTIONS[_whole_convention(name)].answers, kind=f"answer to {name}")
     return KnownConvention(fields.text("subject"), name, answer, fields.choices("dtypes", DType, kind="dtype"))
 
 
@@ -85,22 +85,23 @@ def _forms(name: str) -> Sequence[str]:
     return [f"{name}.{form}" for form in _FORMS.get(name, ())]
 
 
-def _whole(name: str) -> str:
+def _whole_convention(name: str) -> str:
     """The convention of which this is a form."""
     return name.partition(".")[0]
 
 
 def _answer(name: str, answers: Mapping[str, str]) -> str:
     """The answer, which is that of the whole convention where the form has none of its own; empty for none."""
-    return answers.get(name, answers.get(_whole(name), ""))
+    return answers.get(name, answers.get(_whole_convention(name), ""))
 
 
 def conventions_after(known: Iterable[KnownConvention], outcomes: Iterable[Outcome]) -> list[dict[str, object]]:
     """The entries that a baseline is written with: what was probed now, and what was known of what was not."""
     told = {(each.subject, each.dtype.value, convention.name): convention.answer
             for each in outcomes for convention in each.probed}
-    is_probed = {(subject, dtype, _whole(name)) for subject, dtype, name in told}
-    kept = {key: answer for key, answer in by_key(known).items() if (*key[:2], _whole(key[2])) not in is_probed}
+    is_probed = {(subject, dtype, _whole_convention(name)) for subject, dtype, name in told}
+    kept = {key: answer for key, answer in by_key(known).items()
+            if (*key[:2], _whole_convention(key[2])) not in is_probed}
     return list(_entries({**kept, **told}))
 
 
@@ -128,7 +129,7 @@ Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject o
 class Entry:
     """One known failure, as the file has it.
 
-    how: as `Outcome.how`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id of the
+    how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id of the
     finding that explains it.  reason: what was seen, or what somebody wrote there; empty where a finding tells it.
     processor: what the machine's processor has to have for it to be expected, such as `avx512_fp16`.
     """
@@ -173,7 +174,7 @@ class Entry:
 
 def read_entries(path: Path) -> tuple[Entry, ...]:
     """The failures that a baseline lists. Raises UsageError with file and line."""
-    return tuple(map(_entry, _fields(path).each("known", "a known failure", optional=True)))
+    return tuple(map(_entry, _fields(path).read_each("known", "a known failure", optional=True)))
 
 
 def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
@@ -191,12 +192,12 @@ def _fields(path: Path) -> Fields:
         raise UsageError("there is no such file. attnspec check TARGET --baseline FILE makes one.",
                          where=FileLocation(shown(path)))
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
-    fields.only(("known", "conventions", "made"))
+    fields.refuse_other_keys(("known", "conventions", "made"))
     return fields
 
 
 def _entry(fields: Fields) -> Entry:
-    fields.only(_ENTRY)
+    fields.refuse_other_keys(_ENTRY)
     verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES), kind="verdict of a failure")
     return Entry(
         fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
@@ -276,7 +277,7 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
 
 def _entry_of(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
     evidence = outcome.evidence
-    entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.how,
+    entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.failure_kind,
                   evidence.recipe if evidence else "",
                   processor=before.processor if before and before.is_here else "")
     speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]

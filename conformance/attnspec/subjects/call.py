@@ -188,7 +188,7 @@ class Call:
     form: FrameworkForm | None = None
 
     @cached_property
-    def named(self) -> Mapping[str, Array]:
+    def named_arrays(self) -> Mapping[str, Array]:
         """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
         return dict(_flat({**self.arrays, **self.keywords}))
 
@@ -196,7 +196,7 @@ class Call:
     def most(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
         results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else LARGEST
-        return results + sum(2 * _span(array) + 8 * array.size for array in self.named.values())
+        return results + sum(2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
@@ -276,7 +276,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         if ended.told["name"] == NOT_MADE:
             raise FormNotMade(portable(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call), _name_no_array(ended.told, call))
-    named = call.named
+    named = call.named_arrays
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
     aliases = tuple(name for name, array in named.items() if id(array) in shared) if shared else ()

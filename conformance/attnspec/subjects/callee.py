@@ -109,7 +109,7 @@ class Hosted:
 
     def _exchanged(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
-        arrays = unique([*call.named.values(), *(() if rows is None else (rows,))])
+        arrays = unique([*call.named_arrays.values(), *(() if rows is None else (rows,))])
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
@@ -136,7 +136,7 @@ class Hosted:
                 found: Sequence[Entries]) -> SubjectAnswer:
         """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
         try:
-            ended, changed = _ended(told, found, call, arrays)
+            ended, changed = _read_call_end(told, found, call, arrays)
         except _NoAnswer as broken:
             raise SubjectDied(self._no_answer(call, broken)) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
@@ -176,7 +176,7 @@ class Hosted:
         self.client.close()
 
 
-def hosted(client: Client, number: int, lift: str) -> Hosted:
+def hosted_function(client: Client, number: int, lift: str) -> Hosted:
     """A function that the client has loaded, with its lift on its device. Raises TargetError where there is none."""
     device, framework = client.surroundings.device, lift or "NumPy"
     try:
@@ -217,8 +217,8 @@ def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
     return {"$float": str(plain)} if isinstance(plain, float) and plain - plain != 0 else plain
 
 
-def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
-           arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
+                   arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
     """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
     none: whatever is in that process can write it.
     """
@@ -228,7 +228,7 @@ def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
         _check_arrays(told, call, results, gradients)
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
-        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared] if shared else []
+        aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
         ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
                       str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
@@ -285,7 +285,7 @@ class InProcess:
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer to private copies; rows (T,) bool."""
-        arrays = unique(list(call.named.values()))
+        arrays = unique(list(call.named_arrays.values()))
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         function = self.backward if call.is_backward and self.backward else self.function

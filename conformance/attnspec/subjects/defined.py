@@ -41,10 +41,10 @@ def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocatio
     if place is None:
         return None
     wraps = not is_bare(target)  # an id, behind which an adapter stands
-    return next(filter(None, map(in_repository, (*(_wrapped(place) if wraps else ()), place))), None)
+    return next(filter(None, map(in_repository, (*(_wrapped_places(place) if wraps else ()), place))), None)
 
 
-def _wrapped(place: FileLocation) -> Iterator[FileLocation]:
+def _wrapped_places(place: FileLocation) -> Iterator[FileLocation]:
     """Where the functions and classes are defined that the adapter at a place imports and uses."""
     tree = ast.parse(Path(place.file).read_bytes())
     adapter = next(node for node in tree.body if node.lineno == place.line)

@@ -113,9 +113,9 @@ class Finding:
 
     def explains(self, outcome: Outcome) -> bool:
         """Whether it is what a failure is about, by what was seen."""
-        return self.concerns(outcome.subject) and explains(self.told(), outcome)
+        return self.concerns(outcome.subject) and explains(self.as_known_finding(), outcome)
 
-    def told(self, script: str = "") -> KnownFinding:
+    def as_known_finding(self, script: str = "") -> KnownFinding:
         """What a report says of it, with the text of its script."""
         return KnownFinding(self.id, self.says, self.clauses, self.dtypes, script, self.documented, self.issue,
                             self.seen, self.harm, _LANGUAGES.get(self.script.suffix, "python"))
@@ -128,7 +128,7 @@ def known_findings(folder: Path, subject: str, version: str, device: str) -> tup
     Raises ManifestError as below.
     """
     return tuple(
-        each.told(each.script.read_text(encoding="utf-8"))
+        each.as_known_finding(each.script.read_text(encoding="utf-8"))
         for each in read_findings(folder) if each.concerns(subject) and each.is_of(version) and each.is_on(device))
 
 
@@ -142,9 +142,9 @@ def read_findings(folder: Path) -> Iterator[Finding]:
     """The findings of the library whose folder this is, if it has any. Raises ManifestError with file and line."""
     if (folder / FILE).is_file():
         fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a list of findings", ManifestError)
-        fields.only(("findings",))
+        fields.refuse_other_keys(("findings",))
         known: dict[str, FileLocation] = {}
-        for finding in (_finding(each, folder) for each in fields.each("findings", "a finding")):
+        for finding in (_finding(each, folder) for each in fields.read_each("findings", "a finding")):
             if finding.id in known:
                 raise ManifestError(f"there are two findings {finding.id!r}; the first is at {known[finding.id]}. "
                                     "Rename this one.", where=finding.where)
@@ -153,11 +153,11 @@ def read_findings(folder: Path) -> Iterator[Finding]:
 
 
 def _finding(fields: Fields, folder: Path) -> Finding:
-    fields.only(_FINDING)
+    fields.refuse_other_keys(_FINDING)
     return Finding(
         id=f"{folder.name}/{fields.name('id')}",
         says=fields.text("says"),
-        subjects=tuple(f"{folder.name}/{name}" for name in _some(fields, "subjects")),
+        subjects=tuple(f"{folder.name}/{name}" for name in _read_some_texts(fields, "subjects")),
         clauses=_clauses(fields),
         dtypes=tuple(dtype.value for dtype in fields.choices("dtypes", DType, (), kind="dtype")),
         script=read_script(fields, folder),
@@ -166,7 +166,7 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         where=fields.place("id"),
         versions=read_versions(fields),
         cases=_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
-        seen=tuple(map(read_seen, fields.each("seen", "what was seen", optional=True))),
+        seen=tuple(map(read_seen, fields.read_each("seen", "what was seen", optional=True))),
         harm=fields.choice("harm", Harm) if "harm" in fields.mapping else None,
         device=read_device(fields),
         processor=fields.text("processor", ""),
@@ -184,10 +184,10 @@ def _replay(line: str, fields: Fields) -> Replayed:
 
 def _clauses(fields: Fields) -> tuple[str, ...]:
     """They may go unsaid only where what was seen is said."""
-    return _some(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
+    return _read_some_texts(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
 
 
-def _some(fields: Fields, key: str) -> tuple[str, ...]:
+def _read_some_texts(fields: Fields, key: str) -> tuple[str, ...]:
     texts = fields.texts(key)
     if not texts:
         raise fields.complain(key, "is empty, so the finding explains nothing. Name at least one; * stands for any "
@@ -196,7 +196,7 @@ def _some(fields: Fields, key: str) -> tuple[str, ...]:
 
 
 def _cases(fields: Fields) -> Cases:
-    fields.only(("keywords", "largest_scale", "raises"))
+    fields.refuse_other_keys(("keywords", "largest_scale", "raises"))
     if "raises" not in fields.mapping:
         fields.absent("keywords")
     return Cases(frozenset(keywords(fields, "keywords")), fields.number("largest_scale", math.inf),
@@ -208,7 +208,7 @@ def _cases(fields: Fields) -> Cases:
 
 def read_seen(fields: Fields) -> Seen:
     """One way in which a failure shows it. Raises ManifestError with file and line for what no case can have."""
-    fields.only(each.name for each in fields_of(Seen))
+    fields.refuse_other_keys(each.name for each in fields_of(Seen))
     if not fields.mapping:
         raise ManifestError(f"{fields.what} is empty, so every failure shows it. Say at least one sign.",
                             where=fields.place())

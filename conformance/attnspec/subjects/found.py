@@ -16,7 +16,7 @@ from attnspec.core.plan import HANDED
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
 from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.callee import Callee, InProcess, hosted
+from attnspec.subjects.callee import Callee, InProcess, hosted_function
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.not_loaded import not_ended, not_loaded
@@ -98,17 +98,18 @@ class FoundFunction:
     """
 
     described: Described
-    called: Callable[[str], Callee]
+    make_callee: Callable[[str], Callee]
     versions: Mapping[str, str]
     backward: Described | None = None
 
 
-def there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
+def load_in_host(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
     """The function in its own process."""
     loaded = loaded_there(source, target, client, versions)
     described = _description(loaded.described, source.name)
     backward = None if loaded.backward is None else _description(loaded.backward, source.name + BACKWARD)
-    return FoundFunction(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions, backward)
+    return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift), loaded.versions,
+                         backward)
 
 
 def loaded_there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:

@@ -63,7 +63,7 @@ class Lowered:
         """An array (B,H,T,Dv) that lies as attention's output does, as the layer's (B,T,M)."""
         return _side_by_side(heads, self.value_width, self.output_shape[2])
 
-    def projected(self, name: str, heads: Array) -> Array:
+    def project_heads(self, name: str, heads: Array) -> Array:
         """What a projection, or the heads together (`out`), make, (B,H,T,D) or (B,Hkv,S,·) as attention has it, in the
         layer: (B,T,H·D) and its like, zeros where heads are wider.
         """

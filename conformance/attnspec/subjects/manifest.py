@@ -192,14 +192,14 @@ class Registered:
 def read_manifest(folder: Path) -> Iterator[Registered]:
     """The subjects of the library whose folder this is. Raises ManifestError with file and line."""
     fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a manifest", ManifestError)
-    fields.only(_LIBRARY)
+    fields.refuse_other_keys(_LIBRARY)
     if not folder.name.isidentifier():
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is not an identifier, so its adapters cannot be imported. "
                             f"Rename it, as in {better!r}.", where=FileLocation(shown(folder)))
     library = _library(fields, folder)
-    for subject in fields.each("subjects", "a subject"):
-        yield replace(_subject(subject, _narrowed(library, subject), folder),
+    for subject in fields.read_each("subjects", "a subject"):
+        yield replace(_subject(subject, _narrow_library(library, subject), folder),
                       faster_with=read_faster(subject, fields, library.python),
                       device=read_device(subject) or read_device(fields))
 
@@ -224,7 +224,7 @@ def _library(fields: Fields, folder: Path) -> Library:
     )
 
 
-def _narrowed(library: Library, subject: Fields) -> Library:
+def _narrow_library(library: Library, subject: Fields) -> Library:
     """The library with the range of a subject that needs releases which others do not."""
     versions = read_versions(subject) or library.versions
     ends = read_ends(subject, library.distribution, versions, library.tested)
@@ -232,7 +232,7 @@ def _narrowed(library: Library, subject: Fields) -> Library:
 
 
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
-    fields.only(SUBJECT_KEYS)
+    fields.refuse_other_keys(SUBJECT_KEYS)
     cannot_run = fields.text("cannot_run", "")
     adapters = None if library.program else folder
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
@@ -240,7 +240,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
                           precision_on=read_precision_on(fields), made=read_made(fields),
                           defaults=read_texts(fields.inner("defaults", "the defaults", optional=True)),
                           deviations=tuple(_deviation(inner, folder) for inner in
-                                           fields.each("deviations", "a deviation", optional=True)))
+                                           fields.read_each("deviations", "a deviation", optional=True)))
     return Registered(
         id=f"{library.folder}/{fields.name('id')}",
         title=fields.text("title"),
@@ -274,11 +274,11 @@ def _function(fields: Fields, folder: Path | None) -> str:
 
 def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
     variants = fields.inner("variants", "the variants", optional=True)
-    return {name: _variant(name, inner, folder) for name, inner in variants.named("the variant")}
+    return {name: _variant(name, inner, folder) for name, inner in variants.read_named("the variant")}
 
 
 def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
-    fields.only(VARIANT_KEYS)
+    fields.refuse_other_keys(VARIANT_KEYS)
     if not NAME.fullmatch(name):
         raise fields.error(f"{quoted(name)} is not a name for a variant: {NAME_SAYS}.", where=fields.place())
     return Variant(
@@ -310,7 +310,7 @@ def read_script(fields: Fields, folder: Path) -> Path:
 
 def _deviation(fields: Fields, folder: Path) -> Deviation:
     """All but `dtypes` must be given, a link or a script among them: without reason, proof and end it is an excuse."""
-    fields.only(DEVIATION_KEYS)
+    fields.refuse_other_keys(DEVIATION_KEYS)
     if "script" not in fields.mapping:
         fields.absent("issue")
     until = fields.text("until")

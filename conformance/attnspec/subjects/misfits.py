@@ -38,7 +38,7 @@ class Misfits:
     refused: Mapping[str, str]
     backward: BackwardPass | None
 
-    def lacks(self, keywords: frozenset[str]) -> str:
+    def why_lacking(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
         if GRAD in missing and GRAD not in self.refused:
@@ -57,7 +57,7 @@ class Misfits:
             return f"gradients of {noun} are not judged"
         return f"{self.id} has no backward pass"
 
-    def of(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
+    def why_unfit(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
         reasons = self._of_rotary(problem) if isinstance(problem, RotaryProblem) else self._reasons(problem)
         return next(filter(None, reasons), "")
@@ -69,7 +69,7 @@ class Misfits:
         if problem.dtype not in self.declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
         yield self._misfit(self.declaration.limits, problem.sizes, problem.given)
-        yield self.lacks(problem.keywords)
+        yield self.why_lacking(problem.keywords)
 
     def _reasons(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """What stands against the problem, one after the other; "" where something does not."""
@@ -91,8 +91,8 @@ class Misfits:
                 "one input serves as key and value" if limits.one_memory else ""
         yield from self._of_keywords(given)
         if GRAD in given and isinstance(problem, Problem):
-            yield self.backward.lacks(problem, limits) if self.backward else "" if can_differentiate(declaration) else \
-                self._without_gradients()
+            without = "" if can_differentiate(declaration) else self._without_gradients()
+            yield self.backward.why_no_gradients(problem, limits) if self.backward else without
         if declaration.kind is Kind.LAYER:
             yield misfit(_of_call(problem), limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
@@ -101,7 +101,7 @@ class Misfits:
         if problem.has_past:
             yield self._of_past(_of_call(problem))
         yield self._misfit(limits, sizes, given)
-        yield self.lacks(frozenset(given))
+        yield self.why_lacking(frozenset(given))
 
     def of_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""

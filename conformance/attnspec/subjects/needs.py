@@ -71,7 +71,7 @@ def read_faster(subject: Fields, library: Fields, python: str = "") -> Mapping[s
     """
     fields = subject if "faster_with" in subject.mapping else library
     inner = fields.inner("faster_with", "what it is faster with", optional=True)
-    inner.only(("variables", "where"))
+    inner.refuse_other_keys(("variables", "where"))
     variables = read_variables(inner.inner("variables", "the variables", optional=True))
     return variables if variables and _is_met(inner, python) else {}
 
@@ -124,7 +124,7 @@ def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequ
     if neither gives it. Raises the error of the fields.
     """
     inner = fields.inner("tested", "the environments of a range", optional=True)
-    inner.only([which.value for which in Which])
+    inner.refuse_other_keys([which.value for which in Which])
     if inner.mapping and not versions:
         raise fields.complain("tested", "names releases to test, but the manifest declares no range. Give it "
                                         "'versions'.")
@@ -153,7 +153,7 @@ def _specifier(fields: Fields, key: str) -> str:
 def read_since(fields: Fields) -> Mapping[str, str]:
     """The field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
     inner = fields.inner("since", "the versions that know a keyword", optional=True)
-    inner.only(tuple(EVERY_KEYWORD))
+    inner.refuse_other_keys(tuple(EVERY_KEYWORD))
     return {name: _specifier(inner, name) for name in inner.mapping}
 
 
@@ -163,12 +163,12 @@ def is_known_to(version: str, versions: str) -> bool:
 
 
 def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
-    fields.only(_KEYS)
+    fields.refuse_other_keys(_KEYS)
     if "not_tested" in fields.mapping:
-        fields.only(("not_tested",))
+        fields.refuse_other_keys(("not_tested",))
         return End(which, not_tested=fields.text("not_tested"))
     end = End(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
-    release = _pinned(end.install, distribution)
+    release = _pinned_release(end.install, distribution)
     if not release:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
                                          f"'{distribution or 'mine'}==1.2.0', not {quoted(end.install)}.")
@@ -179,10 +179,10 @@ def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
 
 
 def _is_within(end: End, distribution: str, versions: str) -> bool:
-    return SpecifierSet(versions).contains(_pinned(end.install, distribution), prereleases=True)
+    return SpecifierSet(versions).contains(_pinned_release(end.install, distribution), prereleases=True)
 
 
-def _pinned(install: str, distribution: str) -> str:
+def _pinned_release(install: str, distribution: str) -> str:
     """The release of the distribution that is installed; empty where none is pinned."""
     for word in shlex.split(install):
         try:

@@ -26,7 +26,7 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     kind = told.get("kind")
     if kind == "missing":
         inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
-        return (ImportingError if inner else TargetError)(_missing(told, name))
+        return (ImportingError if inner else TargetError)(_explain_missing_name(told, name))
     if kind == "syntax":
         return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_place(told))
     if kind == "no_file":
@@ -36,7 +36,8 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         return TargetError("is not a Python file; its name should end in .py.", where=FileLocation(name))
     if kind == "member":
         place = FileLocation(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
-        return MissingNameError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}", where=place)
+        return MissingNameError(f"there is no {told['part']!r} in it (target {target!r}).{_nearest_callable(told)}",
+                                where=place)
     return ImportingError(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
                          where=_place(told) if told.get("file") else None)
 
@@ -45,7 +46,7 @@ def _place(told: Mapping[str, Any]) -> FileLocation:
     return FileLocation(shown(Path(str(told["file"]))), int(told["line"]))
 
 
-def _missing(told: Mapping[str, Any], name: str) -> str:
+def _explain_missing_name(told: Mapping[str, Any], name: str) -> str:
     absent = str(told["absent"])
     top, _, inner = absent.partition(".")
     if told["is_asked"]:
@@ -78,7 +79,7 @@ def _looked(told: Mapping[str, Any]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _near(told: Mapping[str, Any]) -> str:
+def _nearest_callable(told: Mapping[str, Any]) -> str:
     """A hint: the nearest public callable of a module or class, or those that it defines itself."""
     name, public = str(told["part"]), list(map(str, told["members"]))
     return hint(name, public if near_misses(name, public) else list(map(str, told["own"])))

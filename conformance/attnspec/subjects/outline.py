@@ -66,7 +66,7 @@ def is_anywhere(target: str) -> bool:
     return is_there and no_such_function(target) is None
 
 
-def meant(target: str, known: Iterable[str]) -> list[str]:
+def guess_meant_target(target: str, known: Iterable[str]) -> list[str]:
     """What of these a function of one's own was meant to be that is nowhere; nothing where it is somewhere, or where
     they are nowhere either: then it may be elsewhere.
     """
@@ -267,7 +267,7 @@ def check_unloaded(target: str) -> None:
     if file is None or not file.is_file():
         return
     _check_valid(file, written)
-    if function := _described(file, written, name):
+    if function := _describe_function(file, written, name):
         signature_of(function, name, target=by_name(file, name) if written.endswith(".py") else target)
 
 
@@ -318,7 +318,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
                 yield "" if level else str(module).partition(".")[0]
 
 
-def _described(file: Path, module: str, name: str) -> Described | None:
+def _describe_function(file: Path, module: str, name: str) -> Described | None:
     """The function of this name as its `def` tells; None where only the import can say what it is."""
     function = only_binding(file, name)
     if not isinstance(function, ast.FunctionDef) or function.decorator_list or not names_in(file):

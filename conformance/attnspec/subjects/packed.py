@@ -51,7 +51,7 @@ class Packed:
 
     def of_output(self, array: Array) -> Array:
         """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""
-        return _packed(array, self.own["query"])
+        return _pack_array(array, self.own["query"])
 
 
 def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
@@ -63,7 +63,7 @@ def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
     of_queries, of_keys = _lengths(problem, "T"), _lengths(problem, "S")
     own = {"query": _own(of_queries, problem.query), "key": _own(of_keys, problem.key),
            "value": _own(of_keys, problem.value)}
-    query, key, value = (_packed(getattr(problem, name), places) for name, places in own.items())
+    query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
     most = {"max_query": _longest(own["query"]), "max_key": _longest(own["key"])}
     form = {"cu_query": _borders(own["query"]), "cu_key": _borders(own["key"]),
             **{name: longest for name, longest in most.items() if name in parameters}}
@@ -77,7 +77,7 @@ def _lengths(problem: Problem, axis: str) -> Array | None:
     return lengths
 
 
-def _packed(array: Array, own: Array) -> Array:
+def _pack_array(array: Array, own: Array) -> Array:
     """An array (B,H,T,D), or of keys, as (T,H,D) of all sequences together, one behind the other."""
     return np.ascontiguousarray(array.swapaxes(1, 2)[own])
 

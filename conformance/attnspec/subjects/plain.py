@@ -37,16 +37,16 @@ class Case:
         """The same for cases that are the same."""
         return self.sizes, repr(sorted(self.keywords.items()))
 
-    def at(self, coordinate: str) -> int:
+    def size_along(self, coordinate: str) -> int:
         """The size along a coordinate."""
         return self.sizes.H // self.sizes.Hkv if coordinate == "G" else self.sizes.by_axis[coordinate]
 
-    def moved(self, **places: int) -> Case | None:
+    def move_case(self, **places: int) -> Case | None:
         """The same at other places along some coordinates; None where the heads cannot be shared out so."""
-        H, G = places.pop("H", self.sizes.H), places.pop("G", self.at("G"))
+        H, G = places.pop("H", self.sizes.H), places.pop("G", self.size_along("G"))
         return None if H % G else replace(self, sizes=replace(self.sizes, H=H, Hkv=H // G, **places))
 
-    def posed(self, dtype: DType, kind: Kind) -> Problem | RotaryProblem:
+    def pose_problem(self, dtype: DType, kind: Kind) -> Problem | RotaryProblem:
         """The problem of a subject of this kind; a rotary embedding has small whole numbers that count from 0."""
         if kind is not Kind.ROTARY:
             return self.problem(dtype)
@@ -98,16 +98,16 @@ def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
     return replace(case, keywords={**case.keywords, **more})
 
 
-def differing(start: Case, end: Case) -> Iterator[str]:
+def differences_between(start: Case, end: Case) -> Iterator[str]:
     """The keywords and coordinates in which a case differs from the one to start from."""
     yield from sorted(end.keywords.keys() - start.keywords.keys())
-    yield from (each for each in COORDINATES if start.at(each) != end.at(each))
+    yield from (each for each in COORDINATES if start.size_along(each) != end.size_along(each))
 
 
-def between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
+def case_between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
     """The case that is like the end in what is kept and else like the start; None where heads cannot be shared out."""
-    places = {each: (end if each in kept else start).at(each) for each in COORDINATES}
+    places = {each: (end if each in kept else start).size_along(each) for each in COORDINATES}
     if places["H"] % places["G"] and "H" not in kept:
         places["H"] = places["G"]
     keywords = {**start.keywords, **{name: value for name, value in end.keywords.items() if name in kept}}
-    return replace(start, keywords=keywords).moved(**places)
+    return replace(start, keywords=keywords).move_case(**places)

@@ -19,7 +19,7 @@ from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
-from attnspec.problems.fitting import fitted
+from attnspec.problems.fitting import fit_to_limits
 from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, heads_last, with_gaps
 from attnspec.problems.recipe import Recipe
@@ -78,23 +78,24 @@ def with_refusals(subject: Subject) -> Subject:
     """The subject with a limit for everything that it refuses clearly and has not promised. A layer is asked about what
     it need not take alone: far sizes are large parameters.
     """
-    begun = _begun(subject) or _always_causal(subject)
+    begun = _begin_at_any_dtype(subject) or _always_causal(subject)
     if begun is None:
         return subject
     if subject.declaration.kind is Kind.LAYER:
-        return with_widths(_with_groups(begun.about(_without_optional(begun.subject, begun.start))))
+        return with_widths(_with_groups(begun.within_limits_of(_without_optional(begun.subject, begun.start))))
     subject = _without_refused_dtypes(begun.subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
-    subject = _without_optional(with_layouts(begun.interview.of(subject), begun.start), begun.start)
-    return _with_groups(begun.about(_without_rare(_with_found(subject), begun)))
+    subject = _without_optional(with_layouts(begun.interview.within_limits_of(subject), begun.start), begun.start)
+    return _with_groups(begun.within_limits_of(_without_rare(_with_found(subject), begun)))
 
 
 def _without_optional(subject: Subject, start: Case) -> Subject:
     for causal in (False, True):
         if (asked := _causal(subject, start, is_on=causal)) is not None:
             for optional in OPTIONAL:
-                subject = _ask_optional(asked.about(subject), optional) if optional.causal is causal else subject
+                if optional.causal is causal:
+                    subject = _ask_optional(asked.within_limits_of(subject), optional)
     return subject
 
 
@@ -121,9 +122,9 @@ class Begun:
         """Who is asked."""
         return self.interview.subject
 
-    def about(self, subject: Subject) -> Begun:
+    def within_limits_of(self, subject: Subject) -> Begun:
         """The same of the subject within other limits."""
-        return replace(self, interview=self.interview.of(subject))
+        return replace(self, interview=self.interview.within_limits_of(subject))
 
     def refused(self, end: Case) -> tuple[WordedRefusal, ...]:
         """What the function refuses of a case and has not promised; none where it has promised any of it."""
@@ -138,7 +139,7 @@ class Begun:
         named = {*re.findall(r"\w+", found.words), "causal"} & self.subject.declaration.keywords & OFF.keys()
         for other in sorted(named - {keyword} - self.start.keywords.keys(), key=lambda name: (name != "causal", name)):
             both = with_keyword(with_keyword(self.start, other, limits), keyword, limits)
-            if self.interview.takes(both):
+            if self.interview.takes_case(both):
                 return replace(found, refusal=replace(found.refusal, without=frozenset({other})))
         return found
 
@@ -150,7 +151,7 @@ def begin(subject: Subject, dtype: DType) -> Begun | None:
     return Begun(interview, start) if start else None
 
 
-def narrowed(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
+def narrow_subject(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
     """The subject with these refusals among its limits; a keyword that is refused as such is one that it lacks."""
     for each in found:
         subject = _without_less(subject, each.refusal)
@@ -172,7 +173,7 @@ def _without_less(subject: Subject, refusal: Refusal) -> Subject:
     return replace(subject, declaration=replace(declared, limits=limits), refused=refused)
 
 
-def _begun(subject: Subject) -> Begun | None:
+def _begin_at_any_dtype(subject: Subject) -> Begun | None:
     """At the first dtype at which it takes a plain problem."""
     return next(filter(None, (begin(subject, dtype) for dtype in subject.declaration.dtypes)), None)
 
@@ -183,29 +184,29 @@ def _always_causal(subject: Subject) -> Begun | None:
     if limits.causal_only or "causal" not in subject.declaration.keywords:
         return None
     declared = replace(subject.declaration, limits=replace(limits, causal_only=True))
-    begun = _begun(replace(subject, declaration=declared))
-    words = begun.interview.of(subject).refusal_now(Case(begun.start.sizes)) if begun else ""
+    begun = _begin_at_any_dtype(replace(subject, declaration=declared))
+    words = begun.interview.within_limits_of(subject).refusal_now(Case(begun.start.sizes)) if begun else ""
     if not begun or not says_always_causal(words):
         return None
-    return begun.about(replace(begun.subject, refused={**subject.refused, WITHOUT_CAUSAL: words}))
+    return begun.within_limits_of(replace(begun.subject, refused={**subject.refused, WITHOUT_CAUSAL: words}))
 
 
 def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
     """An interview at the first dtype at which it takes the start with the causal flag, or as it is."""
     case = Case(start.sizes, {"causal": True} if is_on else start.keywords)
     interviews = (Interview(subject, dtype) for dtype in subject.declaration.dtypes)
-    return next((Begun(each, case) for each in interviews if each.takes(case)), None)
+    return next((Begun(each, case) for each in interviews if each.takes_case(case)), None)
 
 
 def _ask_optional(begun: Begun, optional: Optional) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     own = limits_saying({optional.refusal})
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in own)
-    has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.at("G") > 1)
+    has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.size_along("G") > 1)
     if is_said or optional.profile in declared.claims or has_no_half:
         return subject
-    words = [begun.interview.lasting(case) for case in _unlike(begun.start, optional)]
-    if not words or not all(words) or not begun.interview.takes(begun.start):
+    words = [begun.interview.lasting_words(case) for case in _unlike(begun.start, optional)]
+    if not words or not all(words) or not begun.interview.takes_case(begun.start):
         return subject
     limits = narrowed_by(declared.limits, (read_refusal(optional.refusal),))
     return replace(subject, declaration=replace(declared, limits=limits),
@@ -238,12 +239,12 @@ def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
 
 def _with_found(subject: Subject) -> Subject:
     """The subject within what it takes of keywords and of sizes far from plain. Who dies of one is asked no more."""
-    begun = _begun(subject)
+    begun = _begin_at_any_dtype(subject)
     if begun is None:
         return subject
     try:
         for end in _questions(begun):
-            begun = _settled(begun, end)
+            begun = _settle_question(begun, end)
     except SubjectDied:  # the clauses say how
         return begun.subject
     return begun.subject
@@ -279,15 +280,15 @@ def expected_seconds(taken: Sequence[tuple[int, float]], keys: int) -> float:
     return long + max(0.0, long - short) * max(0, keys - many) / (many - few)
 
 
-def _settled(begun: Begun, end: Case) -> Begun:
+def _settle_question(begun: Begun, end: Case) -> Begun:
     """The function within what it takes of one question, which is fitted to what it is known to take."""
     for _ in range(MOST_CAUSES):
         limits = begun.subject.declaration.limits
-        end = replace(end, sizes=fitted(end.sizes, limits))
+        end = replace(end, sizes=fit_to_limits(end.sizes, limits))
         found = begun.refused(end)
         if not found:
             return begun
-        begun = begun.about(narrowed(begun.subject, found))
+        begun = begun.within_limits_of(narrow_subject(begun.subject, found))
     return begun
 
 
@@ -297,9 +298,10 @@ def _without_rare(subject: Subject, begun: Begun) -> Subject:
         rare, declared = EVERY_KEYWORD[keyword].rare, subject.declaration
         if rare is None or getattr(declared.limits, rare.limit):
             continue
-        interview, usual = begun.interview.of(subject), with_keyword(begun.start, keyword, declared.limits)
+        interview, usual = begun.interview.within_limits_of(subject), with_keyword(begun.start, keyword,
+                                                                                   declared.limits)
         asked = replace(usual, keywords={**usual.keywords, keyword: rare.pattern})
-        words = interview.lasting(asked) if interview.takes(usual) else ""
+        words = interview.lasting_words(asked) if interview.takes_case(usual) else ""
         if words:
             lacking: dict[str, Any] = {rare.limit: True}
             limits = replace(declared.limits, **lacking)
@@ -315,7 +317,7 @@ def _with_groups(begun: Begun) -> Subject:
     subject, start, declared = begun.subject, begun.start, begun.subject.declaration
     if declared.limits.grouped is not None:
         return subject
-    if start.at("G") == 1 and not all(begun.interview.takes(case) for case in _unlike(start, OPTIONAL[0])):
+    if start.size_along("G") == 1 and not all(begun.interview.takes_case(case) for case in _unlike(start, OPTIONAL[0])):
         return subject
     return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
@@ -357,7 +359,7 @@ def with_widths(subject: Subject) -> Subject:
     """The subject with a limit for each of these widths that it refuses clearly, where it takes the plain ones."""
     plain = Width("")
     taken = (each for each in subject.declaration.dtypes
-             if Interview(subject, each).answers(_posed(subject, each, plain)))
+             if Interview(subject, each).answers(_pose_layer_problem(subject, each, plain)))
     for dtype in islice(taken, 1):
         for limit, width in WIDTHS.items():
             subject = _with_width(subject, limit, width, dtype)
@@ -367,7 +369,7 @@ def with_widths(subject: Subject) -> Subject:
 def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Subject:
     declared = subject.declaration
     is_said = getattr(declared.limits, limit)
-    words = "" if is_said else Interview(subject, dtype).refusal_of(_posed(subject, dtype, width))
+    words = "" if is_said else Interview(subject, dtype).refusal_of(_pose_layer_problem(subject, dtype, width))
     if not words:
         return subject
     limits = replace(declared.limits, **{limit: True})  # type: ignore[arg-type]  # by name; both are flags
@@ -375,7 +377,7 @@ def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Sub
                    refused={**subject.refused, width.name: words})
 
 
-def _posed(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
+def _pose_layer_problem(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
     limits = subject.declaration.limits
     sizes = replace(_PLAIN, Dv=width.Dv, **({"H": 1, "Hkv": 1} if limits.single_head else {}))
     recipe = Recipe(sizes, ("normal",), "none", frozenset({"causal"} if limits.causal_only else ()), 1,
@@ -406,7 +408,7 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
     """
     subject, plain = interview.subject, start.problem(interview.dtype)
     for layout in LAYOUTS:
-        laid = _laid(plain, layout.view)
+        laid = _lay_out_problem(plain, layout.view)
         if is_contiguous(laid):
             continue
         if words := interview.refusal_of(laid, Topic.LAYOUT):
@@ -416,6 +418,6 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
     return subject
 
 
-def _laid(problem: Problem, view: Callable[[Array], Array]) -> Problem:
+def _lay_out_problem(problem: Problem, view: Callable[[Array], Array]) -> Problem:
     """The problem with query, key and value, (B,H,T,D) and their like, as views that lie otherwise."""
     return problem.but(query=view(problem.query), key=view(problem.key), value=view(problem.value))

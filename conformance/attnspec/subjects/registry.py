@@ -109,7 +109,7 @@ def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
     """The libraries' folders. Two of one name would hide each other's adapters, so that is an error."""
     seen: dict[str, Path] = {}
     for parent in (paths.folder("implementations"), *map(Path, folders)):
-        for library in _inside(parent):
+        for library in _manifest_folders(parent):
             if library.name in seen and not library.samefile(seen[library.name]):
                 raise ManifestError(f"there is already a folder of this name, {shown(seen[library.name])}; "
                                     "rename this one.", where=FileLocation(shown(library)))
@@ -118,7 +118,7 @@ def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
                 yield library
 
 
-def _inside(parent: Path) -> Iterator[Path]:
+def _manifest_folders(parent: Path) -> Iterator[Path]:
     if not parent.is_dir():
         raise UsageError("there is no such folder of implementations.", where=FileLocation(shown(parent)))
     if (parent / FILE).is_file():

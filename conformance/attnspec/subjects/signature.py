@@ -93,7 +93,7 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
 def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, target: str, *,
                    is_always_causal: bool) -> Signature:
     """What attention takes beside query, key and value. Raises TargetError."""
-    spelled = _spelled([*rest])
+    spelled = _find_causal_spelling([*rest])
     rest = [each.replace(name=spelled.get(each.name, each.name)) for each in rest]
     form, given_by_form = form_of([parameter.name for parameter in rest], function, name)
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
@@ -116,7 +116,7 @@ def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, ta
                      parameter_names)
 
 
-def _spelled(rest: Sequence[Parameter]) -> Mapping[str, str]:
+def _find_causal_spelling(rest: Sequence[Parameter]) -> Mapping[str, str]:
     """The parameter that is `causal` under another name, if there is just one, and none of that name: a flag, or what
     any library calls it so that it cannot be another thing.
     """

@@ -15,7 +15,7 @@ from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.other_names import listed
+from attnspec.core.other_names import list_defaults
 from attnspec.core.rotary import FARTHEST
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
@@ -274,7 +274,7 @@ def _left_alone(subject: Subject, tried: Problem) -> str:
     """The keywords that the subject takes and that are not tried, and the parameters that keep their defaults."""
     defaults, untried = subject.declaration.defaults, sorted(subject.declaration.keywords - tried.keywords)
     return "".join([f"; not tried: {', '.join(untried)}" if untried else "",
-                    f"; left at their defaults: {listed(defaults)}" if defaults else ""])
+                    f"; left at their defaults: {list_defaults(defaults)}" if defaults else ""])
 
 
 def _list(problem: Problem) -> str:

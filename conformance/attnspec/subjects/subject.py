@@ -96,7 +96,7 @@ class Subject:
         if self.declaration.form is InputForm.PAGED:
             return self._paged_answer(problem)
         if problem.grad_output is not None:
-            return self._differentiated(problem)
+            return self._answer_with_gradients(problem)
         sizes = problem.sizes
         return self._perform(problem, _inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
@@ -130,21 +130,21 @@ class Subject:
         return head_width(problem.sizes, self.declaration.limits) if is_layer else problem.sizes.D
 
     @property
-    def against(self) -> Misfits:
+    def misfits(self) -> Misfits:
         """What stands against putting a problem to it."""
         return Misfits(self.id, self.declaration, self.refused, self.backward)
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        return self.against.of(problem)
+        return self.misfits.why_unfit(problem)
 
     def lacks(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
-        return self.against.lacks(keywords)
+        return self.misfits.why_lacking(keywords)
 
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
-        return self.against.of_sizes(sizes, keywords)
+        return self.misfits.of_sizes(sizes, keywords)
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
@@ -195,7 +195,8 @@ class Subject:
             answer = self._call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
         else:
             forward = self._perform(problem.but(grad_output=None), arrays, params, lowered.output_shape)
-            call = call_of_backward(problem, arrays, keywords, grad, limits, once=once, kept=backward.kept(forward))
+            call = call_of_backward(problem, arrays, keywords, grad, limits, once=once,
+                                    kept=backward.kept_arrays(forward))
             answer = self._pulled(backward, call, forward)
         return replace(answer, output=lowered.heads_of(answer.output),
                        by_input=lowered.heads_of_inputs(answer.by_input))
@@ -221,7 +222,7 @@ class Subject:
     def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = decoder.USUAL if problem.cache is None else problem.cache
         stepped, is_layer = decoder.in_steps(problem, pattern), self.declaration.kind is Kind.LAYER
-        more = decoder.told(stepped, self._arguments)
+        more = decoder.steps_for_host(stepped, self._arguments)
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
         arrays, sizes = _inputs(stepped.last.problem), problem.sizes
@@ -240,7 +241,7 @@ class Subject:
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
         return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def _differentiated(self, problem: Problem) -> SubjectAnswer:
+    def _answer_with_gradients(self, problem: Problem) -> SubjectAnswer:
         """The output with the gradients, of the framework or of the backward pass."""
         keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
@@ -248,7 +249,8 @@ class Subject:
             return self._call(call_of_framework(problem, _inputs(problem), keywords, grad, limits))
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
-        call = call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=self.backward.kept(forward))
+        call = call_of_backward(problem, _inputs(problem), keywords, grad, limits,
+                                kept=self.backward.kept_arrays(forward))
         return self._pulled(self.backward, call, forward)
 
     def _pulled(self, backward: BackwardPass, call: Call, forward: SubjectAnswer) -> SubjectAnswer:

@@ -18,7 +18,7 @@ from attnspec.core.plan import HANDED
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
-from attnspec.hosting.client import Client, client_of, here
+from attnspec.hosting.client import Client, client_of, import_folders
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
@@ -26,7 +26,7 @@ from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision, check_width
 from attnspec.subjects.described import Described
 from attnspec.subjects.exceptions import not_with_this_release
-from attnspec.subjects.found import FoundFunction, FunctionSource, in_process, there
+from attnspec.subjects.found import FoundFunction, FunctionSource, in_process, load_in_host
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable
@@ -42,7 +42,7 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     source = FunctionSource.of(target)
     is_here = surroundings is None or source.module == HANDED
     client = None if is_here or surroundings is None else _client(target, surroundings)
-    return _bare(source, target, there(source, target, client) if client else in_process(source, target), lift)
+    return _bare(source, target, load_in_host(source, target, client) if client else in_process(source, target), lift)
 
 
 def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
@@ -51,7 +51,7 @@ def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
     Raises TargetError.
     """
     source = FunctionSource("adapter", name, text=text)
-    return _bare(source, f"adapter:{name}", there(source, name, client), lift)
+    return _bare(source, f"adapter:{name}", load_in_host(source, name, client), lift)
 
 
 def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client:
@@ -61,11 +61,11 @@ def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client
     """
     if not surroundings.is_here:
         return Client(surroundings, files=python_files(Path(folder)) if folder else handed_over(target, ()))
-    first = [folder] if folder else _standing(target)
-    return Client(surroundings, path=[*first, *(here() if _is_same(surroundings) else ())])
+    first = [folder] if folder else _module_folders(target)
+    return Client(surroundings, path=[*first, *(import_folders() if _is_same(surroundings) else ())])
 
 
-def _standing(target: str) -> list[str]:
+def _module_folders(target: str) -> list[str]:
     """The working directory, if the module lies there."""
     top = Path(target.partition(":")[0].partition(".")[0])
     return [str(Path.cwd())] if top.is_dir() or top.with_suffix(".py").is_file() else []
@@ -88,7 +88,7 @@ def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) 
     own = "torch" if described.is_module_of_torch else ""  # it takes tensors, whether it says so or not
     declaration = replace(declaration, lift=lift or declaration.lift or own, keywords=offered(declaration))
     check_lift(declaration.lift)
-    callee = found.called(declaration.lift)
+    callee = found.make_callee(declaration.lift)
     library = Library(name=source.module, distribution=_distribution(source))
     subject = Subject(target, _title(described, source.name), callee, _as_machine_is(declaration, callee),
                       described.place, library, described=described)
@@ -132,7 +132,7 @@ def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) 
     def made() -> Client:
         if not surroundings.is_here:
             return Client(surroundings, adapters=adapter_folders(adapters), files=handed_over(key, adapters))
-        path = here() if _is_same(surroundings) else ()
+        path = import_folders() if _is_same(surroundings) else ()
         return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
     return client_of((key, repr(surroundings), adapters), made)
@@ -194,7 +194,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     source = replace(FunctionSource.registered(library, function_name), backward=own)
     try:
         versions = (library.distribution,)
-        found = there(source, function_name, client, versions) if client else in_process(source, function_name)
+        found = load_in_host(source, function_name, client, versions) if client else in_process(source, function_name)
     except ImportingError as cause:
         raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
     except MissingNameError as cause:
@@ -214,7 +214,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
                           f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
-    callee = found.called(declaration.lift)
+    callee = found.make_callee(declaration.lift)
     declaration = _takeable(replace(declaration, keywords=offered(declaration),
                                     precision=declaration.precision_there(_device_of(callee))), callee)
     subject = Subject(registered.id, registered.title, callee, declaration, described.place,

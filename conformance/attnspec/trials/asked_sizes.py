@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import Effort, Kind
-from attnspec.core.sizes import beside, read_sizes
+from attnspec.core.sizes import read_sizes, sizes_beside
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.demand import Demand, logits
 from attnspec.problems.domain import ANY_FAMILY, Domain
-from attnspec.problems.fitting import near
+from attnspec.problems.fitting import nearest_sizes
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
@@ -48,9 +48,9 @@ def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[Aske
 
 def _one_more(own: Sizes, subject: Subject) -> Sizes:
     """One more query and one more key, or as many more as it takes for the subject to take them."""
-    longer = Sizes(**beside(own.by_axis))
+    longer = Sizes(**sizes_beside(own.by_axis))
     least = {"T": longer.T, "S": longer.S}
-    taken = near(longer, subject.declaration.limits, is_square=own.T == own.S, least=least)
+    taken = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S, least=least)
     return replace(longer, T=taken.T, S=taken.S)
 
 

@@ -58,13 +58,13 @@ class LoggedCall:
         return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property
-    def given(self) -> SubjectAnswer:
+    def answer_given(self) -> SubjectAnswer:
         """The answer of a call that ended with one."""
         assert self.answer is not None
         return self.answer
 
 
-def put(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
+def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
     """Put a problem to a subject, or to its variant, and note how it ends."""
     asked = subject.variants.get(variant, subject)
     try:

@@ -99,7 +99,7 @@ class Check:
         """What the verdict rests on, one phrase for each kind of relation, with its rate of error if it has one."""
         return "; ".join(dict.fromkeys(instrument_of(step.bound) for step in self.then))
 
-    def drawn(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
+    def draw_values(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
         """The drawn values: each recipe number picks from what the draw word offers for this problem."""
         return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word)
                 for name, word in self.clause.draw.items()}

@@ -35,7 +35,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
 from attnspec.problems.demand import logits
-from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spelled
+from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spell_domain
 from attnspec.problems.entries import words
 from attnspec.problems.feature_array import FeatureArray, Row, without_idle_flag
 from attnspec.problems.make import make_problem, model_width
@@ -88,19 +88,19 @@ class _Redealing:
     """Deals triples again, among other features each time. left: those that act in no problem so far."""
 
     array: FeatureArray
-    left: int
+    cases_left: int
     turn: int
     misses: dict[frozenset[str], int] = field(default_factory=dict)
 
     def recipes(self) -> Iterator[Recipe]:
         """The problems in which some act that are left."""
         idle = 0
-        while self.left and idle < PATIENCE:
+        while self.cases_left and idle < PATIENCE:
             self.turn += 1
             aim, row = self._best_row()
             recipe = self.array.recipe(row, self.turn)
-            gained = acting_triples(recipe) & self.left
-            self.left &= ~gained
+            gained = acting_triples(recipe) & self.cases_left
+            self.cases_left &= ~gained
             self._remember(aim)
             idle = 0 if gained else idle + 1
             if gained:
@@ -108,9 +108,9 @@ class _Redealing:
 
     def _remember(self, aim: frozenset[str]) -> None:
         """Give up a triple that was missed often enough."""
-        if triples_of(aim) & self.left:
+        if triples_of(aim) & self.cases_left:
             self.misses[aim] = self.misses.get(aim, 0) + 1
-            self.left &= ~triples_of(aim) if self.misses[aim] == TRIES else -1
+            self.cases_left &= ~triples_of(aim) if self.misses[aim] == TRIES else -1
 
     def _best_row(self) -> tuple[frozenset[str], Row]:
         """A triple that is left, and the row with it that has most of the others."""
@@ -118,9 +118,9 @@ class _Redealing:
                        (CANDIDATES, len(self.array.factors) + 1)) / 2**32
         drawn = []
         for first, *rest in shares.tolist():
-            aim = triple_behind(self.left, first)
+            aim = triple_behind(self.cases_left, first)
             drawn.append((aim, self._row(aim, dict(zip(self.array.factors, rest, strict=True)))))
-        return max(drawn, key=lambda each: (self.left & triples_of(_features(each[1]))).bit_count())
+        return max(drawn, key=lambda each: (self.cases_left & triples_of(_features(each[1]))).bit_count())
 
     def _row(self, aim: frozenset[str], shares: Mapping[str, float]) -> Row:
         """The triple, and any of the other features that leave it something to show."""
@@ -238,7 +238,7 @@ def spread(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
     return tuple(cards[len(cards) * (place + 1) // count - 1] for place in range(count))
 
 
-def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
+def choices_in_wider_menu(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     """The bytes that make the same case of a menu that offers these shapes and more."""
     # the first byte chooses the shape, and what follows means the same in both menus
     return bytes([_byte_of(wider, menu.shape(choices[0])), *choices[0][1:]]), *choices[1:]
@@ -249,19 +249,19 @@ def seed_of(seed: int, domain: Domain) -> int:
 
     What a subject answered and what the definition says is remembered, and so serves all of them.
     """
-    return zlib.crc32(f"{seed}:{spelled(domain)}".encode())
+    return zlib.crc32(f"{seed}:{spell_domain(domain)}".encode())
 
 
 def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
     """The cards of a deck in random order, again and again."""
     turn = 0
     while True:
-        yield from (deck[place] for place in _shuffled(seed, f"opening {label} {turn}", len(deck)))
+        yield from (deck[place] for place in _shuffle_numbers(seed, f"opening {label} {turn}", len(deck)))
         turn += 1
 
 
 @lru_cache(maxsize=2**14)
-def _shuffled(seed: int, label: str, count: int) -> tuple[int, ...]:
+def _shuffle_numbers(seed: int, label: str, count: int) -> tuple[int, ...]:
     """The numbers below `count` in random order; a clause asks for the same ones at every dtype."""
     return tuple(np.argsort(words(seed, label, (count,)), kind="stable").tolist())
 
@@ -280,7 +280,7 @@ def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
 
 def _byte_of(menu: Menu, sizes: Sizes) -> int:
     """The byte that makes this shape of a menu."""
-    return byte_for(menu.weighted.index(sizes), len(menu.weighted))
+    return byte_for(menu.weighted_shapes.index(sizes), len(menu.weighted_shapes))
 
 
 def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:

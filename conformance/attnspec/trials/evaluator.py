@@ -113,7 +113,7 @@ class Evaluator:
         other.compiling = self.compiling
         return other
 
-    def within(self, subject: Subject) -> Evaluator:
+    def within_limits_of(self, subject: Subject) -> Evaluator:
         """The same subject within other limits: what it answered and what it is held to stand."""
         other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
         other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
@@ -167,7 +167,7 @@ class Evaluator:
     def shared_by(self) -> str:
         """What decides what the definition says: evaluators of which this is the same may share an archive."""
         return repr((self.dtype, self.subject.declaration.kind, replace(self.precision, reason=""),
-                     heeded(self.conventions), self.limits))
+                     heeded_conventions(self.conventions), self.limits))
 
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> SubjectAnswer:
         """The subject's answer; remembered under the key unless it must be fresh."""
@@ -201,7 +201,7 @@ class Evaluator:
         if answer.stderr:
             self.paths.count(answer.stderr)
         else:
-            self.paths.taken += 1
+            self.paths.taken_count += 1
         seconds = time.perf_counter() - begun
         return answer, min(seconds, worked) if worked >= COMPUTING * seconds else seconds
 
@@ -214,7 +214,7 @@ class Evaluator:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was. Where
         each new shape is compiled, by what that takes.
         """
-        compiled = self.compiling.expected(sizes) if self.compiling else 0.0
+        compiled = self.compiling.expected_seconds(sizes) if self.compiling else 0.0
         return max(self._pace * work(sizes), compiled)
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
@@ -326,7 +326,7 @@ class Evaluator:
         return self._variants
 
 
-def heeded(conventions: Mapping[str, str]) -> tuple[str, ...]:
+def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
     """What the definition and the transforms heed of a subject's conventions.
 
     Not what it does with rows that see nothing: those are in no expectation. And who refuses mask and causal flag
@@ -362,11 +362,11 @@ def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradie
              for name in INPUTS}
     heads = spread(lowered, OUT, _of_output(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        return dict(_each(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
+        return dict(_parameter_gradients(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
 
 
-def _each(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
-          classes: Sequence[BackwardRoundings]) -> Iterator[tuple[str, Gradient]]:
+def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
+                         classes: Sequence[BackwardRoundings]) -> Iterator[tuple[str, Gradient]]:
     """The gradient of each parameter that there is, w_query (M,H·D), b_query (H·D,) and their like."""
     for name, (given, back) in pairs.items():
         if f"w_{name}" in params:
@@ -392,10 +392,10 @@ def spread(lowered: Lowered, name: str, heads: Factor) -> Factor:
     """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold zeros times what the
     head has there, so that an entry that is not claimed takes its head with it.
     """
-    truth, error = (lowered.projected(name, each) for each in (heads.truth, heads.error))
+    truth, error = (lowered.project_heads(name, each) for each in (heads.truth, heads.error))
     lost = ~heads.claimed.all(axis=-1, keepdims=True)
     whole = np.broadcast_to(lost, (*lost.shape[:3], truth.shape[-1] // lost.shape[1]))
-    return Factor(truth, error, ~lowered.projected(name, whole))
+    return Factor(truth, error, ~lowered.project_heads(name, whole))
 
 
 SHARED = 8
@@ -408,7 +408,7 @@ class Archives:
     def __init__(self, most: int = SHARED) -> None:
         self._most, self._held = most, OrderedDict[str, Archive]()
 
-    def shared(self, evaluator: Evaluator) -> Evaluator:
+    def share_archive(self, evaluator: Evaluator) -> Evaluator:
         """The same evaluator with the archive of all that are like it; of one that dies at a probe, with its own."""
         try:
             key = evaluator.shared_by

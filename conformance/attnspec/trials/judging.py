@@ -110,7 +110,7 @@ class Tally:
         return f"{cases} nothing either way, since {why}"
 
     @property
-    def failing(self) -> Recipe | None:
+    def failing_recipe(self) -> Recipe | None:
         """The case that failed, as it was put; None if none did."""
         return self.failure.recipe if isinstance(self.failure, Violated) else self.last
 
@@ -133,7 +133,7 @@ class Judging:
     refused_by: Callable[[SubjectRaised], tuple[WordedRefusal, ...]] = lambda _: ()
     longest: float = LONGEST
 
-    def put(self, recipe: Recipe) -> Tally:
+    def judge_recipe(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, Enough):  # the tally keeps it
@@ -208,7 +208,7 @@ class Judging:
                 raise SpecError(UNLIKE.format(self.check.clause.id, shapes), where=self.check.clause.where) from None
             yield measured
 
-    def compared(self, scene: Scene) -> Compared | None:
+    def compared_arrays(self, scene: Scene) -> Compared | None:
         """What the relation compares that this case breaks worst; None if none is broken, or it compares no arrays."""
         scene, worst, margin = replace(scene, kept=[]), None, 1.0
         for measured in self._measure(scene):
@@ -220,7 +220,7 @@ class Judging:
     def scene(self, recipe: Recipe) -> Scene:
         """The case that a recipe makes, put to the subject in the clause's runs."""
         problem = self._problem(recipe)
-        drawn = self.check.drawn(problem, recipe.drawn)
+        drawn = self.check.draw_values(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, recipe.undrawn.text, self.evaluator.conventions)
         asked = self.evaluator
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,

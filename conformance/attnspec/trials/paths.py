@@ -25,15 +25,15 @@ _SEVERAL = 3  # keys
 class Paths:
     """Of one variant at one dtype: how many calls took its path, and how many did not."""
 
-    taken: int = 0
-    left: int = 0
+    taken_count: int = 0
+    left_count: int = 0
 
     def count(self, said: str) -> None:
         """Take an answer into account. said: what was printed meanwhile."""
         if said.startswith(MARK) or f"\n{MARK}" in said:
-            self.left += 1
+            self.left_count += 1
         else:
-            self.taken += 1
+            self.taken_count += 1
 
 
 def gentle_cases(menu: Menu, seed: int, keywords: frozenset[str]) -> Iterator[Recipe]:
@@ -55,7 +55,7 @@ def _tells_little(recipe: Recipe) -> tuple[float, ...]:
 def readings_of(paths: Mapping[str, Paths]) -> Iterator[Reading]:
     """For each variant that went another way in some call, in how many it took its path."""
     for name, each in paths.items():
-        if each.left:
-            whole = each.taken + each.left
-            yield Reading(f"path of {name}", f"{each.taken} of {whole}", 0.0,
-                          f"{each.taken} of {whole} calls took the path of the variant {name}")
+        if each.left_count:
+            whole = each.taken_count + each.left_count
+            yield Reading(f"path of {name}", f"{each.taken_count} of {whole}", 0.0,
+                          f"{each.taken_count} of {whole} calls took the path of the variant {name}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
-from attnspec.core.sizes import spelled
+from attnspec.core.sizes import spell_lengths
 from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
 from attnspec.problems.demand import logits
 from attnspec.problems.domain import Domain
@@ -18,7 +18,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
-from attnspec.trials.covering_cases import Choices, openings, sampled, within
+from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, openings, sampled
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.judging import Enough, Failure, Judging, Tally, Violated
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
@@ -92,7 +92,7 @@ class Trial(Judging):
         return tally
 
     def _make_small(self, tally: Tally) -> None:
-        if recipe := made_small(self.put, tally, self.check.domain, self._limits):
+        if recipe := made_small(self.judge_recipe, tally, self.check.domain, self._limits):
             self._fails(recipe, tally)
 
     def _hold(self, tally: Tally) -> None:
@@ -149,7 +149,7 @@ class Trial(Judging):
         """Whether all openings hold."""
         sparing = self._sparing
         enough = self.sample or (self._openings if self.is_glance else math.inf)
-        for number, choices in enumerate(self._dealt(menu)):
+        for number, choices in enumerate(self._deal_openings(menu)):
             if tally.cases >= enough or self._is_long_enough(tally):
                 return True
             trial = self if number < COMPILED else sparing
@@ -167,7 +167,7 @@ class Trial(Judging):
         tally.is_cut_short |= bool(compiling and tally.cases and compiling.spent >= self.until)
         return tally.is_cut_short
 
-    def _dealt(self, menu: Menu) -> Iterator[Choices]:
+    def _deal_openings(self, menu: Menu) -> Iterator[Choices]:
         """The cases that it opens with; after a sample those that take the place of what makes no claim.
 
         Where a compiler may run for each size, a sample has the sizes that all clauses share.
@@ -181,7 +181,7 @@ class Trial(Judging):
 
     def _hold_on_paths(self, menu: Menu, tally: Tally) -> bool:
         """Whether it holds in a case of each keyword for each variant that was seen to leave its own path."""
-        if not any(each.left for each in self._paths.values()):
+        if not any(each.left_count for each in self._paths.values()):
             return True
         keywords = self.evaluator.subject.declaration.keywords & self.check.domain.sometimes
         return not any(self._sparing._fails(recipe, tally) for recipe in gentle_cases(menu, self.seed, keywords))
@@ -198,7 +198,7 @@ class Trial(Judging):
         return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.asked)
 
     def _hold_at(self, asked: Asked, tally: Tally) -> bool:
-        at = spelled(asked.sizes.by_axis)
+        at = spell_lengths(asked.sizes.by_axis)
         tally.asked[at] = asked.why_not or NOTHING_CLAIMED
         if asked.why_not:
             return True
@@ -209,7 +209,7 @@ class Trial(Judging):
                     tally.asked[at] = ""
             except (Violated, SubjectRaised):
                 tally.asked[at] = ""
-                handy, chosen = made_handy(self.put, menu, choices, tally, PATIENCE_AT_ASKED)
+                handy, chosen = made_handy(self.judge_recipe, menu, choices, tally, PATIENCE_AT_ASKED)
                 if self._work(handy.recipe(*chosen)) <= SHRINKING[self.effort]:
                     self._simplify(handy, chosen, tally)
                 return False
@@ -231,11 +231,11 @@ class Trial(Judging):
         if self._stands_before(tally):
             return
         if not self.is_glance:
-            menu, choices = made_handy(self.put, menu, choices, tally, small=self.small)
+            menu, choices = made_handy(self.judge_recipe, menu, choices, tally, small=self.small)
         else:
             small = self._menu(Effort.QUICK)
             wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
-            menu, choices = wider, within(menu, choices, wider)
+            menu, choices = wider, choices_in_wider_menu(menu, choices, wider)
         self._simplify(menu, choices, tally)
 
     def _stands_before(self, tally: Tally) -> bool:
@@ -315,7 +315,8 @@ class Trial(Judging):
             raise Enough from None
         except (Violated, SubjectRaised) as failure:
             if is_first:
-                self.tell(failure, tally.failing or recipe)  # as it was put, without keywords that it refuses there
+                # as it was put, without keywords that it refuses there
+                self.tell(failure, tally.failing_recipe or recipe)
             if self.shrinks:
                 raise
             raise Enough from None
@@ -336,7 +337,7 @@ HANDY = 4
 
 def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, limits: Limits) -> Recipe | None:
     """The case that failed last, at the smallest sizes at which it fails in the same way; None if these are its own."""
-    failing = tally.failing
+    failing = tally.failing_recipe
     if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
         return None
     resizer = Resizer(put, failing, domain, limits, MOST, MOST_WORK, MOST_SECONDS, type(tally.failure))

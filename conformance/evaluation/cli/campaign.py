@@ -23,7 +23,7 @@ from attnspec.cli.options import (
     available_cpus,
     known_targets,
     plan_from,
-    typed,
+    typed_command,
 )
 from attnspec.cli.outputs import Visibly
 from attnspec.cli.wording import plural
@@ -240,7 +240,7 @@ class _Campaign:
     def _round(self, plan: Plan, counting: CaseCounter, *, goes_on: bool) -> Result:
         if goes_on:
             reopen(self.path)
-        session = Session(plan, workers=self.workers, command=typed(PROGRAM), source=CAMPAIGN)
+        session = Session(plan, workers=self.workers, command=typed_command(PROGRAM), source=CAMPAIGN)
         return session.run([Visibly(counting),
                             RecordWriter(self.path, WriteMode.GO_ON if goes_on else WriteMode.REPLACE)])
 

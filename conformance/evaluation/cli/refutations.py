@@ -11,14 +11,14 @@ from pathlib import Path
 import click
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import WORKERS
-from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
+from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed_command
 from attnspec.cli.outputs import Visibly
 from attnspec.cli.wording import opening, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
-from attnspec.engine.selection import matching
+from attnspec.engine.selection import match_ids
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
 from attnspec.record.events import Event, RunFinished, RunStarted
@@ -82,7 +82,7 @@ def _plan(faults: Sequence[str], law: Spec, clauses: Sequence[str], **options: G
     known_targets(plan)
     plan = replace(plan, targets=_of_matrix(plan.targets))
     ids = [clause.id for clause in law.clauses]
-    asked = matching(clauses, ids) if clauses else ids
+    asked = match_ids(clauses, ids) if clauses else ids
     return replace(plan, clauses=tuple(name for name in ids if name in asked))
 
 
@@ -122,7 +122,7 @@ class _Measurement:
         """Every fault that was asked for; None where some came to nothing."""
         begun = self._begun()
         plan = without(self.plan, begun.puts if begun else ())
-        session = Session(plan, workers=self.workers, command=typed(PROGRAM), source=MATRIX)
+        session = Session(plan, workers=self.workers, command=typed_command(PROGRAM), source=MATRIX)
         record = RecordWriter(self._path, WriteMode.GO_ON if begun else WriteMode.REPLACE)
         result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:

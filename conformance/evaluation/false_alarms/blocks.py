@@ -12,7 +12,7 @@ from itertools import groupby
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import SMALL, Menu
@@ -116,10 +116,10 @@ class BlockScore:
 
     def add(self, trial: Trial, recipe: Recipe) -> None:
         """Judge one case and count it."""
-        tally = trial.put(recipe)
+        tally = trial.judge_recipe(recipe)
         self.problems.add(replace(recipe, drawn={}).text)
         raised = str(tally.failure) if isinstance(tally.failure, SubjectRaised) else ""
-        finding = known(trial.evaluator.subject.id, tally.failing, raised) if tally.failing else None
+        finding = known(trial.evaluator.subject.id, tally.failing_recipe, raised) if tally.failing_recipe else None
         if finding:
             self.known[finding.id] += 1
         elif tally.cases:
@@ -214,7 +214,7 @@ class BlockWorker:
 
     def _subject(self, target: str) -> Subject:
         if target not in self._subjects:
-            self._subjects[target] = summon(target, self._plan)
+            self._subjects[target] = load_subject(target, self._plan)
         return self._subjects[target]
 
     def _evaluator(self, subject: Subject, block: CampaignBlock) -> Evaluator:

@@ -152,9 +152,9 @@ class PowerJobs:
 
     def _subject(self, target: str) -> Subject:
         """A fresh one: what a fault with a memory was asked under one rule must not serve the next."""
-        from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+        from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
-        return summon(target, self.plan)
+        return load_subject(target, self.plan)
 
     @cached_property
     def _checks(self) -> Mapping[str, Check]:
@@ -211,7 +211,7 @@ class PowerJobs:
 
         return fault_named(target.removeprefix(FAULT)).equivalents.get(dtype, "")
 
-    def lost(self, job: Measurement, loss: JobFailure) -> SubjectPut:
+    def record_loss(self, job: Measurement, loss: JobFailure) -> SubjectPut:
         """A subject that was put to nothing, and why."""
         return replace(self._blank(job), lost=loss.reason)
 

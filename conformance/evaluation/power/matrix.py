@@ -94,7 +94,7 @@ class MatrixDocket:
         stage = fault_named(job.target.removeprefix(FAULT)).stage.value
         return SubjectPut(job.target, DType(job.dtype), job.seed, is_fault=True, stage=stage)
 
-    def lost(self, job: Measurement, loss: JobFailure) -> SubjectPut:
+    def record_loss(self, job: Measurement, loss: JobFailure) -> SubjectPut:
         """A fault that was put to nothing, and why."""
         return replace(self._blank(job), lost=loss.reason)
 

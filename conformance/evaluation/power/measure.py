@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import is_fault
-from attnspec.diagnosis.diagnose import named
+from attnspec.diagnosis.diagnose import diagnose_double
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.faults.subject import own_subject
 from attnspec.problems.recipe import Recipe
@@ -94,7 +94,7 @@ def _found(check: Check, tally: Tally) -> Detection:
     sentence = tally.failure.measured.sentence if isinstance(tally.failure, Violated) else str(tally.failure)
     conviction = Conviction(SUITE, convicted=True, cases=tally.tried, clause=check.clause.id,
                             instrument=check.instrument, sentence=sentence)
-    return Detection(conviction, check, tally.failing)
+    return Detection(conviction, check, tally.failing_recipe)
 
 
 def _counted(found: Detection, problems: int, patience: int) -> Detection:
@@ -159,7 +159,7 @@ def _diagnosed(said: SubjectPut, found: Detection, rules: Rules, summon: Summon)
     if found.check is None or found.recipe is None:
         return said
     witnesses = Witnesses(rules.matrix, said.seed)
-    like = named(summon(), said.dtype, found.check, found.recipe, effort=rules.effort, seed=said.seed,
-                 witnesses=witnesses).like
+    like = diagnose_double(summon(), said.dtype, found.check, found.recipe, effort=rules.effort, seed=said.seed,
+                           witnesses=witnesses).likely_faults
     ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
     return replace(said, named=ties[0], like=tuple(ties[1:])) if ties else said

@@ -18,8 +18,7 @@ from attnspec.core.paths import portable
 from attnspec.core.plan import Plan
 from attnspec.record.explaining import explains
 from attnspec.record.outcome import Outcome
-from attnspec.runner.judge import pronounce
-from attnspec.runner.judge import summon as judge_of
+from attnspec.runner.judge import load_engine, pronounce
 from attnspec.spec.clause import first_of
 from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
@@ -102,11 +101,11 @@ def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
 
 def judge_at(target: str, end: End, plan: Plan) -> Tried:
     """What comes of an adapter: the five fixed inputs of `smoke` first, which cost nothing, then all clauses."""
-    from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:
-        subject = summon(target, plan)
+        subject = load_subject(target, plan)
         _ = smoke(subject)  # raises where the adapter fails; what a library does wrong is told by the clauses
         plan = replace(plan, dtypes=(first_of(subject.declaration.dtypes),), effort=EFFORT)
         return replace(_glanced(target, end, plan), effort=EFFORT.value)
@@ -118,7 +117,7 @@ def judge_at(target: str, end: End, plan: Plan) -> Tried:
 
 def _glanced(target: str, end: End, plan: Plan) -> Tried:
     """What comes of it at a glance, at one dtype. What a finding of the library explains is known of the release."""
-    judge, failures = judge_of(plan), list[Outcome]()
+    judge, failures = load_engine(plan), list[Outcome]()
     for item in judge.items():
         outcome = pronounce(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:

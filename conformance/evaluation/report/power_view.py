@@ -9,7 +9,7 @@ from attnspec.core.nouns import DType
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report import markdown
-from attnspec.report.figures import counted, web_address
+from attnspec.report.figures import count_noun, web_address
 
 from evaluation.report.curves import NARROW, WIDE, Chart, chart
 from evaluation.report.power_details import (
@@ -181,11 +181,11 @@ def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
     """What the suite's power comes to, in a sentence."""
     if suite is None or not suite.convicted.tried:
         return "No power was measured"
-    faults = counted(len({put.subject for put in tellable(puts)}), "fault")
+    faults = count_noun(len({put.subject for put in tellable(puts)}), "fault")
     share = "All" if suite.convicted.convicted == suite.convicted.tried else f"{percent(suite.convicted.part)} of"
     sound = {put.subject for put in puts if not put.is_fault}
     wronged = len({name for alarm in suite.alarms if alarm for name in alarm.accused}) or "none"
-    tested = counted(len(sound), "correct implementation")
+    tested = count_noun(len(sound), "correct implementation")
     alarms = f"false alarms for {wronged} of {tested}" if sound else "no correct implementation tested"
     return f"{share} {faults} detected, {alarms}"
 

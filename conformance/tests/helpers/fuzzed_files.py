@@ -21,7 +21,7 @@ from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnow
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.report.page import render
-from attnspec.runner.environment import prepared
+from attnspec.runner.environment import prepared_environment
 from attnspec.runner.judge import ENGINE, pronounce
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.spec.clause import Spec
@@ -178,7 +178,7 @@ def _use_library(folder: Path) -> None:
 
 
 def _can_run(subject: Registered) -> bool:
-    with prepared({**subject.faster_with, **subject.process}):
+    with prepared_environment({**subject.faster_with, **subject.process}):
         return not subject.missing
 
 

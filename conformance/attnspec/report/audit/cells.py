@@ -57,9 +57,10 @@ NOT_ASKED = AuditSquare("x", "")
 def cells(joined: Joined, findings: Sequence[AuditFinding]) -> Cells:
     """All subjects under all clauses."""
     themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
-    rows = tuple((subject, tuple(_merged(_square(subject, joined.of(subject, clause.id)) for clause in joined.clauses)))
+    rows = tuple((subject, tuple(_merged(_square(subject, joined.outcomes_of(subject, clause.id))
+                                         for clause in joined.clauses)))
                  for subject in joined.subjects)
-    return Cells(themes, rows, _behind(joined, findings))
+    return Cells(themes, rows, _encode_cell_data(joined, findings))
 
 
 def _square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
@@ -93,7 +94,7 @@ class _Reasons:
         return self.numbers.setdefault(reason, len(self.numbers))
 
 
-def _behind(joined: Joined, findings: Sequence[AuditFinding]) -> str:
+def _encode_cell_data(joined: Joined, findings: Sequence[AuditFinding]) -> str:
     """What the script of the page reads, as JSON: a row of `cells` for each subject, and what their numbers mean.
 
     Cells are parted by `;`. An empty one is like the one before it, and `-` was asked by nobody. In the others there
@@ -102,8 +103,9 @@ def _behind(joined: Joined, findings: Sequence[AuditFinding]) -> str:
     one text with the largest margin, and where one dtype alone was asked, a letter tells its place. After `@` stand the
     numbers of the findings that explain it.
     """
-    reasons, meant = _Reasons(), _meant(findings)
-    told = [_row([_cell(subject, joined.of(subject, clause.id), meant.get((subject.number, clause.id), ()), reasons)
+    reasons, meant = _Reasons(), _findings_by_cell(findings)
+    told = [_row([_cell(subject, joined.outcomes_of(subject, clause.id), meant.get((subject.number, clause.id), ()),
+                        reasons)
                   for clause in joined.clauses]) for subject in joined.subjects]
     held = {
         "signs": [sign.sign for sign in SIGNS.values()], "words": [sign.word for sign in SIGNS.values()],
@@ -119,7 +121,7 @@ def _row(cells: Sequence[str]) -> str:
     return ";".join(_AS_BEFORE if cell == left else cell for left, cell in zip(before, cells, strict=False))
 
 
-def _meant(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, str], Sequence[int]]:
+def _findings_by_cell(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, str], Sequence[int]]:
     """The numbers of the findings that complain of a subject under a clause."""
     found: dict[tuple[int, str], list[int]] = {}
     for number, finding in enumerate(findings):

@@ -12,7 +12,7 @@ from attnspec.record.explaining import is_choice
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding
 from attnspec.report.audit.switches import Switches, switches
-from attnspec.report.figures import SHORT, counted
+from attnspec.report.figures import SHORT, count_noun
 from attnspec.report.joined import Joined, JudgedSubject
 
 
@@ -109,7 +109,7 @@ def columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
 def _customs(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
     plain = [probe for probe in probes if not probe.variant]
     answers = {**_from_card(subject), **_from_probes(plain)}
-    asked = [_asked(column, answers, plain) for column in COLUMNS]
+    asked = [_select_column_answers(column, answers, plain) for column in COLUMNS]
     shown = {question for found in asked for question in found}
     rest = tuple(replace(answer, forms=()) for question, answer in answers.items() if question not in shown)
     lost = "" if any(probe.found for probe in plain) else next((probe.lost for probe in plain if probe.lost), "")
@@ -117,13 +117,13 @@ def _customs(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Convent
     return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
 
 
-def answered(joined: Joined, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
+def group_answers(joined: Joined, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
     """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
-    return tuple(_grouped(_asked(Column("", "", (question,)), _from_probes(plain), plain)))
+    return tuple(_grouped(_select_column_answers(Column("", "", (question,)), _from_probes(plain), plain)))
 
 
-def _asked(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
+def _select_column_answers(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
     """The answers of a column; where forms of a question have their own, the one for all of them is not repeated."""
     if column.dtype is not None:
         answers = _from_probes([probe for probe in probes if probe.dtype is column.dtype])
@@ -197,10 +197,11 @@ class Habits:
     @property
     def title(self) -> tuple[str, str]:
         """The sentence over a page that holds nothing else, and its colour."""
-        whom = self.customs[0].subject.label if len(self.customs) == 1 else counted(len(self.customs), "implementation")
+        whom = self.customs[0].subject.label if len(self.customs) == 1 else count_noun(len(self.customs),
+                                                                                       "implementation")
         against = sum(len(row.contradictions) for row in self.customs)
         if against:
-            return f"{whom} probed: {counted(against, 'answer')} against the manifest", "bad"
+            return f"{whom} probed: {count_noun(against, 'answer')} against the manifest", "bad"
         return f"{whom} probed: no answer against the manifest", "good"
 
 

@@ -114,11 +114,11 @@ class _Pile:
     holders: dict[int, JudgedSubject] = field(default_factory=dict)  # whose cards name the finding
 
 
-def explained(joined: Joined) -> tuple[AuditFinding, ...]:
+def explain_failures(joined: Joined) -> tuple[AuditFinding, ...]:
     """All findings, the most important first, those without any explanation before all."""
     texts = {clause.id: clause for clause in joined.clauses}
-    made = [_told(key, pile, texts) for key, pile in _piles(joined).items()]
-    return _pictured(sorted(made, key=_gravity))
+    made = [_make_finding(key, pile, texts) for key, pile in _piles(joined).items()]
+    return _add_pictures(sorted(made, key=_gravity))
 
 
 def library_of(subject: JudgedSubject) -> str:
@@ -177,7 +177,7 @@ def _other(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _
     return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _Pile(FailureCause.UNKNOWN, "")
 
 
-def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> AuditFinding:
+def _make_finding(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> AuditFinding:
     failures = pile.failures
     shown = min((outcome for _, outcome in failures), key=_clarity, default=None)
     people = [subject for subject, _ in failures] or list(pile.holders.values())
@@ -240,7 +240,7 @@ def _gravity(told: AuditFinding) -> tuple[object, ...]:
             told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
 
 
-def _pictured(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
+def _add_pictures(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
     """The findings with the pictures of the case that is shown, as long as the page has room for them."""
     room = PICTURED_CELLS
     pictured = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attnspec.core.files import write_whole
-from attnspec.core.other_names import listed
+from attnspec.core.other_names import list_defaults
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
@@ -18,7 +18,7 @@ from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
 from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.figures import figure, moment, said, thread, web_address
 from attnspec.report.joined import Joined, join
-from attnspec.report.markdown import code, fenced, link, plain, prose, row
+from attnspec.report.markdown import code, fence_code, link, plain, prose, row
 
 Lines = Iterable[str]
 
@@ -102,15 +102,15 @@ def _conventions(looked: Audit) -> Lines:
     titles = [column.title for _, column in looked.habits.columns]
     yield from _rows(("implementation", *titles), (_convention(each, looked) for each in looked.habits.customs))
     yield ""
-    noted = [(each.subject.card.id, _noted(each)) for each in looked.habits.customs]
+    noted = [(each.subject.card.id, _format_notes(each)) for each in looked.habits.customs]
     yield from (f"- {code(name)}: {note}" for name, note in noted if note)
     yield ""
 
 
-def _noted(each: Conventions) -> str:
+def _format_notes(each: Conventions) -> str:
     """What its manifest notes, which parameters of its function are left alone, and what its library chose."""
     card = each.subject.card
-    defaults = f"Left at their defaults: {listed(card.defaults)}." if card.defaults else ""
+    defaults = f"Left at their defaults: {list_defaults(card.defaults)}." if card.defaults else ""
     refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""
     choices = (f"Documented choice: {choice.says} {choice.documented}" for choice in each.choices)
     return prose(" ".join(filter(None, (card.note, refused, defaults, *choices))))
@@ -178,7 +178,7 @@ def _finding(told: AuditFinding) -> Lines:
     yield ""
     yield from (f"- {name}: {text}" for name, text in _facts(told) if text)
     if told.known and told.known.script:
-        yield from ("", *fenced(told.known.script, told.known.language))
+        yield from ("", *fence_code(told.known.script, told.known.language))
 
 
 def _facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
@@ -226,14 +226,14 @@ def _switches(looked: Audit) -> Lines:
     yield "The same inputs with one switch changed. The table lists where the answers differ, with both answers."
     for each in looked.habits.switches:
         if each.flips:
-            yield from _flipped(each)
+            yield from _format_switches(each)
     quiet = [each for each in looked.habits.switches if not each.flips]
     if quiet:
         yield from ("", f"No switch makes a difference: {', '.join(code(each.subject.card.id) for each in quiet)}.")
     yield ""
 
 
-def _flipped(each: Switches) -> Lines:
+def _format_switches(each: Switches) -> Lines:
     yield from ("", f"### Switches of {code(each.subject.card.id)}", "")
     yield from _rows(("switch", "question", "as it is", "flipped", "at", "manifest"), map(_flip, each.flips))
     if each.quiet:

@@ -216,7 +216,7 @@ def law(joined: Joined) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
 
 def _entry(joined: Joined, number: int) -> ClauseTally:
     clause = joined.clauses[number]
-    asked = [outcomes for subject in joined.subjects if (outcomes := joined.of(subject, clause.id))]
+    asked = [outcomes for subject in joined.subjects if (outcomes := joined.outcomes_of(subject, clause.id))]
     verdicts = [overall(outcome.verdict for outcome in outcomes) for outcomes in asked]
     worst: Verdict | None = overall(verdicts) if verdicts else None
     return ClauseTally(number, clause, tally(verdicts), SIGNS[worst] if worst else None,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.report.audit.cells import Cells, cells
 from attnspec.report.audit.conventions import Habits, habits
-from attnspec.report.audit.explained import AuditFinding, FailureCause, explained, library_of
+from attnspec.report.audit.explained import AuditFinding, FailureCause, explain_failures, library_of
 from attnspec.report.audit.gradients import Gradients, gradients
 from attnspec.report.audit.table import AuditStanding, ClauseTally, LibraryTable, SubjectLine, law, shelves
-from attnspec.report.figures import counted
+from attnspec.report.figures import count_noun
 from attnspec.report.joined import Joined
 
 
@@ -118,7 +118,7 @@ class Audit:
         """What was judged, in one line."""
         libraries = len({shelf.card.id.partition("/")[0] for shelf in self.shelves})
         many = "libraries" if libraries != 1 else "library"
-        return f"{counted(len(self.lines), 'implementation')} of attention from {libraries} {many} tested"
+        return f"{count_noun(len(self.lines), 'implementation')} of attention from {libraries} {many} tested"
 
     @property
     def fared(self) -> tuple[Fared, ...]:
@@ -137,8 +137,8 @@ class Audit:
         """How much of what failed is explained."""
         known, rest = len(self.explaining), self.open_failures
         if not known:
-            return f"None of the {counted(rest, 'failure')} is explained yet." if rest else "Nothing failed."
-        explain = f"{counted(known, 'finding')} {'explains' if known == 1 else 'explain'}"
+            return f"None of the {count_noun(rest, 'failure')} is explained yet." if rest else "Nothing failed."
+        explain = f"{count_noun(known, 'finding')} {'explains' if known == 1 else 'explain'}"
         whole = f"all but {rest} of the failures" if rest else "every failure"
         choices = sum(told.is_choice for told in self.explaining)
         marked = f"; {choices} of them {'is a documented choice' if choices == 1 else 'are documented choices'}"
@@ -153,7 +153,7 @@ class Audit:
 
 def audit(joined: Joined) -> Audit:
     """Look at all of it."""
-    told = explained(joined)
+    told = explain_failures(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
     ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
     return Audit(
