@@ -13,8 +13,8 @@ class Deviation:
     """A known deviation: the clause, how it fails, why, and the version until which it stands.
 
     issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
-    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.failure_kind`; empty: in any way.
-    case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
+    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.failure_kind`; empty: in any
+    way.  case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
     """
 
     clause: str

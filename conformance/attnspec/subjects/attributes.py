@@ -80,7 +80,8 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
-                   defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given)
+                   defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
+                   given=signature.given)
     return of_kind(said, signature.kind)
 
 
