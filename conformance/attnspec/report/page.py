@@ -116,7 +116,8 @@ def templates() -> Environment:
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": count_noun,
         "mathml": mathml, "plainly": yes_or_no, "exit": exit_words, "web": web_address, "language": language,
         "breakable": _breakable, "short": SHORT.__getitem__, "grouped": grouped, "thread": thread,
-        "anchor": clause_anchor, "prose": _prose, "said": said, "library": _library, "listed": list_defaults, "verbatim": _verbatim}
+        "anchor": clause_anchor, "prose": _prose, "said": said, "library": _library, "listed": list_defaults,
+        "verbatim": _verbatim}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))

@@ -130,7 +130,7 @@ class Entry:
     """One known failure, as the file has it.
 
     how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id of
-    the finding that explains it.  reason: what was seen, or what somebody wrote there; empty where a finding tells it.
+    the finding that explains it.  reason: what was seen, or what somebody wrote; empty where a finding tells it.
     processor: what the machine's processor has to have for it to be expected, such as `avx512_fp16`.
     """
 
