@@ -129,8 +129,8 @@ Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject o
 class Entry:
     """One known failure, as the file has it.
 
-    how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id of
-    the finding that explains it.  reason: what was seen, or what somebody wrote; empty where a finding tells it.
+    how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id
+    of the finding that explains it.  reason: what was seen, or what somebody wrote; empty where a finding tells it.
     processor: what the machine's processor has to have for it to be expected, such as `avx512_fp16`.
     """
 
