@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.faults.sizes.families import ALL_FAMILIES
 from attnspec.faults.sizes.make import drawn
 from attnspec.faults.subject import own_subject
@@ -97,7 +97,7 @@ def _located(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
     started = time.perf_counter()
     limits = trial.evaluator.subject.declaration.limits
     resizer = Resizer(trial.judge_recipe, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4, any_family=True)
-    boundary = begins(resizer)
+    boundary = find_boundary(resizer)
     sentence = boundary.sentence if boundary else ""
     return Named(fault.name, fault.planted.reach, sentence, all(says(sentence, term) for term in fault.planted.terms),
                  resizer.tried, resizer.cases, time.perf_counter() - started)

@@ -34,7 +34,7 @@ from attnspec.faults.sizes.families import FAMILIES
 from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import decode, encode
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations, likely_group, likely_words
+from attnspec.report.bugs import explain_bugs, likely_group, likely_words
 from attnspec.report.likely_cause import LikelyCause
 from attnspec.runner.environment import prepared_environment
 from attnspec.spec.load import load_spec
@@ -83,7 +83,7 @@ class BugJudged:
     @property
     def bugs(self) -> int:
         """As how many bugs it is told; what nothing explains is no bug."""
-        return sum(group.cause is not None for group in explanations(self.outcomes))
+        return sum(group.cause is not None for group in explain_bugs(self.outcomes))
 
     @property
     def is_one(self) -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import click
 import yaml
-from attnspec.core.nouns import DType, Effort, gates
+from attnspec.core.nouns import DType, Effort, does_gate_run
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
@@ -131,7 +131,7 @@ class Judge:
                 continue
             run.subject.callee.begin_item()
             outcome = run.with_incidents(run.try_clause(self._engine.checks[item.clause], DType(item.dtype)))
-            if gates(outcome.verdict, outcome.level, strict=posed.is_strict):
+            if does_gate_run(outcome.verdict, outcome.level, strict=posed.is_strict):
                 failing.append(outcome)
         close_all()
         known = self._clauses.setdefault(posed.function, [])

@@ -37,7 +37,7 @@ from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import as_ranking
 from attnspec.ranking.kernels import KernelWorker
-from attnspec.ranking.targets import kernels
+from attnspec.ranking.targets import find_kernels
 from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.runner.environment import prepared_environment
 from attnspec.spec.load import load_spec
@@ -112,7 +112,7 @@ def judge_mutant(mutant: KernelMutant) -> MutantJudged:
         known = MutantJudged(mutant.id, mutant.digest, mutant.before, mutant.after, **_fields(compared))
         if compared.answers is Answers.EQUAL:
             return known
-        [target] = kernels([str(file)])
+        [target] = find_kernels([str(file)])
         try:
             ranked = _worker().rank(target)
         except Exception as defect:  # attnspec's own; the others are judged all the same

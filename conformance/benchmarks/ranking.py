@@ -21,7 +21,7 @@ from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import as_ranking
 from attnspec.ranking.kernels import KernelWorker
-from attnspec.ranking.targets import kernels
+from attnspec.ranking.targets import find_kernels
 from attnspec.record.ranked import KernelRanked
 from attnspec.runner.environment import prepared_environment
 
@@ -72,7 +72,7 @@ def main(targets: tuple[str, ...], effort: str, *, profiles: bool) -> None:
     """Tell what ranking these kernels costs."""
     profile = cProfile.Profile() if profiles else None
     with prepared_environment():
-        for cost in costs(tuple(kernels(targets)), Effort(effort), profile):
+        for cost in costs(tuple(find_kernels(targets)), Effort(effort), profile):
             click.echo(f"judge {cost.judge:5.2f} s  process {cost.host:5.2f} s  {cost.resident} MiB  "
                        f"{cost.kernel.verdict.value} {cost.kernel.score:.3f}  {cost.kernel.subject}")
     if profile:

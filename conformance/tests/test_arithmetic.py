@@ -19,7 +19,7 @@ from attnspec.engine.summon import load_subject
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.registry import load
 from helpers.records import evidence_of
 from helpers.subjects import softmax_of
@@ -203,7 +203,7 @@ def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: P
     found = evidence_of(outcome).explained
     assert found is not None
     where, _, line = found.declare.partition(" write: ")
-    assert where == f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3)"
+    assert where == f"under 'precision' of own_arithmetic/mine ({shown_path(manifest)}:3)"
     assert line == ('float32: {logsumexp_roundings: 1, reason: "its weights come from a log-sum-exp that is stored in '
                     'float32 (a choice, no bug)"}')
     manifest.write_text(f"{manifest.read_text(encoding='utf-8')}      {line}\n", encoding="utf-8")
@@ -220,10 +220,10 @@ def test_a_line_to_paste_says_what_it_replaces(tmp_path: Path) -> None:
                         "    precision:\n      float16: {grade: G3, reason: measured}\n", encoding="utf-8")
     subject = load("own_arithmetic/mine", folders=(str(tmp_path),))
     assert manifest_line(subject, "precision", {"float16": {"grade": "G4"}}) == (
-        f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3), in place of its float16, write: "
+        f"under 'precision' of own_arithmetic/mine ({shown_path(manifest)}:3), in place of its float16, write: "
         'float16: {grade: "G4"}')
     assert manifest_line(subject, "limits", {"causal_only": True}) == (
-        f"under 'limits' of own_arithmetic/mine ({shown(manifest)}:3) write: causal_only: true")
+        f"under 'limits' of own_arithmetic/mine ({shown_path(manifest)}:3) write: causal_only: true")
 
 
 @pytest.mark.family(1)

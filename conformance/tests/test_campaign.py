@@ -21,18 +21,18 @@ from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import count_logits
 from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished
 from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import RecordWriter, reopen
+from attnspec.record.write import RecordWriter, reopen_record
 from attnspec.runner.session import Session
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from attnspec.trials.evaluator import heeded_conventions
 from evaluation.cli.campaign import alarms, table, verdict
 from evaluation.false_alarms.bins import ACCUSING, bin_of, upper_edge
@@ -157,8 +157,8 @@ def test_a_line_that_was_cut_off_makes_room_for_what_follows(kept: Path) -> None
     whole = read_record(kept)
     with kept.open("a", encoding="utf-8") as file:
         file.write('{"event": "block_jud')
-    assert reopen(kept).blocks == whole.blocks
-    assert reopen(kept).footer is None
+    assert reopen_record(kept).blocks == whole.blocks
+    assert reopen_record(kept).footer is None
 
 
 def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd: pytest.CaptureFixture[str]) -> None:
@@ -250,7 +250,7 @@ def test_a_law_of_chance_gets_one_shape_a_block_and_the_seed_of_the_block() -> N
 def test_most_problems_are_small_and_some_are_not() -> None:
     check = checks()["attention.definition"]
     recipes = CampaignBlock(DType.FLOAT32, 0, 0, 2000).cases(check, sound_subject("sound/naive").declaration)
-    large = sum(logits(recipe.sizes) > SMALL for recipe in recipes)
+    large = sum(count_logits(recipe.sizes) > SMALL for recipe in recipes)
     assert 0 < large < 2000 / LARGE_ONE_IN
 
 
@@ -279,7 +279,7 @@ def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
 
 @pytest.mark.nightly
 def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> None:
-    known_ids = {*registered(), *own_ids()}
+    known_ids = {*registered_subjects(), *own_ids()}
     assert set(CHOSEN) <= known_ids
     assert {SOUND + name for name in DENSE} <= set(CHOSEN)
     others = [target for target in CHOSEN if "sdpa" in target or "mha" in target or "dot_product" in target]

@@ -20,7 +20,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations, likely_words
+from attnspec.report.bugs import explain_bugs, likely_words
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.subject import Subject
@@ -124,7 +124,7 @@ def test_one_mistake_is_told_as_one_bug_of_the_right_name(name: str, clauses: tu
     failed = failures(name, *clauses)
     assert len(failed) > 1
     assert likely_words(failed).startswith("Likely one bug: ")
-    assert [group.cause and group.cause.fault for group in explanations(failed)] == [fault]
+    assert [group.cause and group.cause.fault for group in explain_bugs(failed)] == [fault]
 
 
 def trial_of(clause: str, subject: Subject) -> Trial:

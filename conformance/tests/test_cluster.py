@@ -29,7 +29,7 @@ from attnspec.runner.listener import Listener
 from attnspec.runner.shards import Named
 from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
 from attnspec.subjects.installed import asked_workers
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from helpers.commands import Cli
 from helpers.outcomes import outcome
 from helpers.records import run_started, write_record
@@ -198,7 +198,7 @@ def test_what_no_worker_has_is_missing_as_on_one_machine() -> None:
     force = workforce(fake(FIT))
     force.begin()
     with asked_workers(force.missing()):
-        known = registered()
+        known = registered_subjects()
         assert known["jax/attention"].missing == "jax is not installed."
         assert known["torch/sdpa"].missing == ""
         assert known["numpy/attention"].missing == "no worker knows it."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, because, is_cut_short, is_left_out
+from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, explain_left_out, is_cut_short, is_left_out
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
@@ -89,7 +89,7 @@ def test_each_clause_is_put_a_case_and_dear_ones_few(monkeypatch: pytest.MonkeyP
     assert len(short) < len(found)
     whole = {outcome.clause: outcome.cases for outcome in outcomes(subject)}
     assert all(outcome.cases < whole[outcome.clause] for outcome in short)
-    assert {because(outcome.reason) for outcome in short} == {"each new shape takes 0.4 s to compile"}
+    assert {explain_left_out(outcome.reason) for outcome in short} == {"each new shape takes 0.4 s to compile"}
 
 
 def test_what_is_beyond_the_time_is_left_out_and_says_why() -> None:

@@ -21,7 +21,7 @@ from attnspec.runner.gate import gate
 from attnspec.runner.session import Session
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from helpers.commands import Cli
 from helpers.places import CHECKOUT
 
@@ -57,7 +57,7 @@ def subjects(folder: Path, manifest: str = MANIFEST) -> dict[str, Registered]:
     mine.mkdir(parents=True)
     (mine / "manifest.yaml").write_text(manifest, encoding="utf-8")
     (mine / "adapter.py").write_text("def attend(query, key, value):\n    return value\n", encoding="utf-8")
-    found = registered([folder / "implementations"])
+    found = registered_subjects([folder / "implementations"])
     return {name.partition("/")[2]: subject for name, subject in found.items() if name.startswith("mine/")}
 
 

@@ -30,7 +30,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation, Outcome
-from attnspec.runner.texts import violation
+from attnspec.runner.texts import format_violation
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
@@ -311,7 +311,7 @@ def test_a_diagnosis_that_fails_costs_no_verdict(monkeypatch: pytest.MonkeyPatch
 def test_the_console_says_what_a_violation_is_like() -> None:
     outcome = _heard("fault/scale_none")
     like = outcome.evidence.like[0]
-    said = violation(outcome, says="", where="")
+    said = format_violation(outcome, says="", where="")
     assert f"  like: scale_none (in {like.agreed} of {like.tried} cases): {like.story}" in said
     assert "  where:" not in said
 
@@ -434,7 +434,7 @@ def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: P
     assert outcome.evidence.explained.advice.startswith(
         "Invert it. If your library documents that True hides a key, keep it: `attnspec init ")
     assert outcome.evidence.explained.advice.endswith("` writes an adapter that turns the mask")
-    assert violation(outcome, says="", where="").count(INVERTED) == 1
+    assert format_violation(outcome, says="", where="").count(INVERTED) == 1
 
 
 GROUPED = """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.conventions import unfound
+from attnspec.core.conventions import unfound_message
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Panel, Verdict
 from attnspec.core.plan import SAMPLE, Item, Plan
@@ -412,7 +412,8 @@ def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, d
 
 
 def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
-    assert "Declare conventions: {grouped_heads: repeat} in its manifest (or tile);" in unfound("grouped_heads", "a/b")
+    message = unfound_message("grouped_heads", "a/b")
+    assert "Declare conventions: {grouped_heads: repeat} in its manifest (or tile);" in message
 
 
 def test_large_values_are_not_remembered_for_long() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.core.nouns import DType, Effort, Level, Verdict, gates
+from attnspec.core.nouns import DType, Effort, Level, Verdict, does_gate_run
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.raising import RaisingExplainer
 from attnspec.engine.engine import Engine
@@ -167,5 +167,5 @@ def test_a_frameworks_attention_function_refuses_for_who_wraps_it(
 
 @pytest.mark.parametrize("verdict", [Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT])
 def test_no_answer_gates_under_a_recommendation_too(verdict: Verdict) -> None:
-    assert gates(verdict, Level.SHOULD, strict=False)
-    assert not gates(Verdict.VIOLATED, Level.SHOULD, strict=False)
+    assert does_gate_run(verdict, Level.SHOULD, strict=False)
+    assert not does_gate_run(Verdict.VIOLATED, Level.SHOULD, strict=False)

@@ -15,7 +15,7 @@ from attnspec.core.feature_coverage import SINGLE_QUERY, triple_behind, triples_
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import FEW, FeatureArray, deal_rows
 from attnspec.problems.make import make_problem
 from attnspec.problems.recipe import Recipe
@@ -153,7 +153,7 @@ def test_three_features_that_are_missed_often_enough_are_given_up() -> None:
 def test_what_features_cost_is_little() -> None:
     check = checks()[TOGETHER]
     recipes = feature_recipes(check.domain, Limits(grouped=True), Effort.QUICK, 3, check.domain.sometimes)
-    assert sum(work(recipe.sizes) for recipe in recipes) < 1e8  # some 0.1 s, as two large cases of another clause
+    assert sum(count_work(recipe.sizes) for recipe in recipes) < 1e8  # some 0.1 s, as two large cases of another clause
 
 
 def test_limits_are_kept_and_their_triples_left_out() -> None:

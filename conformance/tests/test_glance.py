@@ -13,8 +13,8 @@ from attnspec.engine.engine import REMEMBERED, Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
-from attnspec.probing.probe import FLIPS, probe
-from attnspec.problems.demand import logits
+from attnspec.probing.probe import FLIPS, probe_subject
+from attnspec.problems.demand import count_logits
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
@@ -65,7 +65,7 @@ def test_a_failure_is_shrunk_by_a_few_attempts_among_smaller_shapes() -> None:
     tally = trial(MASKED, "fault/mask_ignored").hold()
     assert tally.tried <= CASES[Effort.GLANCE] + ATTEMPTS
     dealt = shapes_for(checks()[MASKED].domain, Limits(), Effort.GLANCE)
-    assert logits(shrunk(tally).sizes) <= min(map(logits, dealt))
+    assert count_logits(shrunk(tally).sizes) <= min(map(count_logits, dealt))
     assert shrunk(tally).features == {"mask"}
 
 
@@ -134,11 +134,11 @@ def test_a_clause_that_is_asked_for_is_put_at_every_dtype() -> None:
 
 def test_a_variant_is_probed_only_where_it_differs() -> None:
     subject = own_subject("sound/naive")
-    whole = [step.name for step in probe(subject, DType.FLOAT32, base=subject)]
-    brief = [step.name for step in probe(subject, DType.FLOAT32, base=subject, brief=True)]
+    whole = [step.name for step in probe_subject(subject, DType.FLOAT32, base=subject)]
+    brief = [step.name for step in probe_subject(subject, DType.FLOAT32, base=subject, brief=True)]
     implied = {f"switch.{flip.name}" for flip in FLIPS if flip.is_implied}
     assert brief == [name for name in whole if name.startswith("switch.") and name not in implied]
-    assert len(list(probe(subject, DType.FLOAT32, brief=True))) > len(brief)
+    assert len(list(probe_subject(subject, DType.FLOAT32, brief=True))) > len(brief)
 
 
 def test_an_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradients import Gradient, expect_gradients
 from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.registry import load
-from attnspec.trials.evaluator import Evaluator, settled
+from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.gradients import OF_INPUT, definer_of
 from attnspec.vocabulary.scene import Scene
 from helpers.gradients import grad, problem, verdicts
@@ -82,7 +82,7 @@ def test_gradients_of_packed_functions_are_spread_out_again(tmp_path: Path, more
     evaluator = Evaluator(subject, DType.FLOAT64)
     found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
                              conventions={**evaluator.conventions, "beyond_length": "zeros"},
-                             settled=settled(made, {"beyond_length": "zeros"}))
+                             settled=rows_without_gradient(made, {"beyond_length": "zeros"}))
     answer = subject.answer(made)
     assert answer.output.shape == grad(made).shape
     for name, gradient in found.items():

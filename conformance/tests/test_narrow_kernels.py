@@ -25,7 +25,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.interview import Interview, start_of
 from attnspec.subjects.refusals import narrow_subject
-from attnspec.trials.covering_cases import openings
+from attnspec.trials.covering_cases import deal_openings
 from attnspec.trials.paths import gentle_cases
 from helpers.subjects import module_of
 from test_sizes import DEMANDS
@@ -138,7 +138,7 @@ def test_ranges_without_a_length_that_is_taken_are_not_asked_for() -> None:
 def test_of_a_single_keyword_later_cases_have_it_and_have_it_not() -> None:
     menu = menu_of(domain(sometimes=("causal",)), frozenset({"causal"}), Limits(), Effort.QUICK)
     assert menu
-    used = ["causal" in menu.recipe(*choices).features for choices in openings(menu, 0, 15)]
+    used = ["causal" in menu.recipe(*choices).features for choices in deal_openings(menu, 0, 15)]
     assert used[0]
     assert {*used[8:]} == {True, False}
 

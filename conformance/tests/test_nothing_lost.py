@@ -21,7 +21,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.files import write_whole
 from attnspec.record.events import ItemStarted
 from attnspec.record.read import read_record
-from attnspec.record.write import RecordWriter, WriteMode, reopen
+from attnspec.record.write import RecordWriter, WriteMode, reopen_record
 from helpers.commands import Cli
 from helpers.records import run_started, write_record
 
@@ -224,7 +224,7 @@ def test_a_record_that_another_run_writes_is_left_alone(here: Path) -> None:
     first = RecordWriter(path)
     first.start()
     first.handle(run_started())
-    for attempt in (RecordWriter(path).start, RecordWriter(path, WriteMode.GO_ON).start, lambda: reopen(path)):
+    for attempt in (RecordWriter(path).start, RecordWriter(path, WriteMode.GO_ON).start, lambda: reopen_record(path)):
         with pytest.raises(UsageError, match=r"another run writes to the record .*run\.jsonl\. Wait for its end"):
             attempt()
     first.shutdown()
@@ -313,7 +313,7 @@ def test_paths_are_portable_where_the_working_directory_is_gone(here: Path) -> N
     (here / "gone").mkdir()
     os.chdir("gone")
     Path("../gone").rmdir()
-    assert paths.portable("in /some/file.py") == "in /some/file.py"
+    assert paths.portable_text("in /some/file.py") == "in /some/file.py"
     assert paths.portable_argument("--html=/some/page.html") == "--html=page.html"
 
 

@@ -8,7 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import arithmetic, whereabouts
-from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.diagnosis.conditions import Boundary
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.subject_run import SubjectRun
@@ -21,7 +21,7 @@ from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.covering_cases import openings
+from attnspec.trials.covering_cases import deal_openings
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.resizing import Resizer
@@ -51,13 +51,13 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noting_begins(resizer: Resizer) -> Boundary | None:
         of.append("boundary")
-        return begins(resizer)
+        return find_boundary(resizer)
 
     def noting_explain(*put: object, **more: object) -> object:
         of.append("arithmetic")
         return explain(*put, **more)  # type: ignore[arg-type]  # as it is called
 
-    monkeypatch.setattr(whereabouts, "begins", noting_begins)
+    monkeypatch.setattr(whereabouts, "find_boundary", noting_begins)
     monkeypatch.setattr(arithmetic.ArithmeticExplainer, "explain", noting_explain)
     return of
 
@@ -101,7 +101,7 @@ def test_sizes_at_which_another_clause_fails_are_small_enough() -> None:
     trial = trial_of(FAULT)
     menu = menu_of(trial.check.domain, FAULT.declaration.keywords, FAULT.declaration.limits, Effort.QUICK)
     assert menu is not None
-    tallies = ((trial.judge_recipe(menu.recipe(*choices)), choices) for choices in openings(menu, 0, 8))
+    tallies = ((trial.judge_recipe(menu.recipe(*choices)), choices) for choices in deal_openings(menu, 0, 8))
     tally, choices = next(each for each in tallies if each[0].failure)
     put = list[Recipe]()
 

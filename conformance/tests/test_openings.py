@@ -17,7 +17,7 @@ from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
 from attnspec.problems.recipe import Recipe
 from attnspec.trials import trial as trials
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, openings, seed_of
+from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, deal_openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.searching import OneExample
@@ -42,7 +42,7 @@ def menu(chosen: Domain = EVERYTHING, effort: Effort = Effort.DEFAULT, draws: tu
 def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.DEFAULT) -> list[Recipe]:
     """The recipes that a trial begins with."""
     dealt = menu(chosen, effort)
-    return [dealt.recipe(*choices) for choices in openings(dealt, seed, OPENINGS[effort])]
+    return [dealt.recipe(*choices) for choices in deal_openings(dealt, seed, OPENINGS[effort])]
 
 
 # What they cover
@@ -117,7 +117,7 @@ def test_a_byte_picks_what_it_was_made_for() -> None:
 def test_a_number_past_the_choices_is_the_same_problem_at_another_seed() -> None:
     """That is where a search goes which adds one to what came close."""
     dealt = menu()
-    chosen = openings(dealt, 0, 1)[0][0]
+    chosen = deal_openings(dealt, 0, 1)[0][0]
     successor = (int.from_bytes(chosen, "big") + 1).to_bytes(len(chosen), "big")
     one, other = dealt.recipe(chosen), dealt.recipe(successor)
     assert other == replace(one, seed=one.seed + 1)
@@ -128,18 +128,19 @@ def test_a_number_past_the_choices_is_the_same_problem_at_another_seed() -> None
 
 def test_the_same_seed_gives_the_same_openings_and_another_one_others() -> None:
     dealt = menu(draws=("cut",))
-    assert openings(dealt, 7, 15) == openings(dealt, 7, 15)
-    assert all(one != other for one, other in zip(openings(dealt, 7, 15), openings(dealt, 8, 15), strict=True))
+    assert deal_openings(dealt, 7, 15) == deal_openings(dealt, 7, 15)
+    assert all(one != other
+               for one, other in zip(deal_openings(dealt, 7, 15), deal_openings(dealt, 8, 15), strict=True))
 
 
 def test_fewer_openings_are_the_first_of_more() -> None:
-    assert openings(menu(), 3, 5) == openings(menu(), 3, 15)[:5]
-    assert openings(menu(), 3, 0) == ()
+    assert deal_openings(menu(), 3, 5) == deal_openings(menu(), 3, 15)[:5]
+    assert deal_openings(menu(), 3, 0) == ()
 
 
 def test_drawn_values_differ_from_opening_to_opening() -> None:
     dealt = menu(draws=("cut", "kept"))
-    drawn = [dealt.recipe(*choices).drawn for choices in openings(dealt, 0, 15)]
+    drawn = [dealt.recipe(*choices).drawn for choices in deal_openings(dealt, 0, 15)]
     assert all(set(each) == {"cut", "kept"} for each in drawn)
     assert all(one != other for one, other in pairwise(drawn))
 
@@ -162,7 +163,7 @@ def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
     declared, dealt_ones = held.evaluator.subject.declaration, OPENINGS[Effort.DEFAULT]
     dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.DEFAULT)
     assert dealt is not None
-    begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, dealt_ones)]
+    begun = [dealt.recipe(*choices).text for choices in deal_openings(dealt, held.seed, dealt_ones)]
     assert told[:dealt_ones] == begun
     assert told[dealt_ones].startswith("B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0")
 
@@ -256,7 +257,7 @@ def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.Monk
     def searched(menu: Menu, seed: int, count: int) -> Iterator[Choices]:
         raise AssertionError(f"{menu} was searched from {seed} on for {count}")
 
-    monkeypatch.setattr(trials, "openings", searched)
+    monkeypatch.setattr(trials, "deal_openings", searched)
     monkeypatch.setattr(Trial, "judge", lambda self, recipe, _: self.breadcrumb(recipe.text))
     told: list[str] = []
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)

@@ -21,7 +21,7 @@ from attnspec.core.other_names import OTHER_NAMES, keyword_for, list_defaults, s
 from attnspec.record.outcome import SubjectCard
 from attnspec.subjects.registry import load
 from attnspec.subjects.signature import Signature, signature_of
-from attnspec.subjects.smoke import smoke
+from attnspec.subjects.smoke import smoke_subject
 
 KERNEL = '''
 import numpy as np
@@ -66,7 +66,7 @@ def test_what_has_a_default_is_left_alone_and_listed() -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_smoke_lists_what_is_left_alone() -> None:
-    lines = smoke(load("kernel.py:tiled"))
+    lines = smoke_subject(load("kernel.py:tiled"))
     assert all(line.passed for line in lines)
     assert lines[3].sentence == ("every keyword that is tried (scale) is accepted; left at their defaults: block=64, "
                                  f"{OF_DROPOUT_P}, backend=None")
@@ -114,7 +114,7 @@ def test_a_registered_adapter_is_read_by_the_same_rule(tmp_path: Path) -> None:
 
 def test_nothing_is_listed_of_a_function_that_takes_known_keywords_only() -> None:
     assert card_of("numpy/attention").defaults == {}
-    assert "defaults" not in smoke(load("numpy/attention"))[3].sentence
+    assert "defaults" not in smoke_subject(load("numpy/attention"))[3].sentence
 
 
 def test_stars_are_given_nothing_and_are_not_listed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from attnspec.cli.options import typed_command
 from attnspec.core import paths
 from attnspec.core.nouns import DType
-from attnspec.core.paths import portable, portable_argument
+from attnspec.core.paths import portable_argument, portable_text
 from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.subject import SubjectRaised
 from helpers.subjects import subject_of
@@ -27,7 +27,7 @@ from helpers.subjects import subject_of
     ("/usr/share/elsewhere.py", "/usr/share/elsewhere.py"),
 ])
 def test_a_path_is_shown_from_the_folder_that_a_reader_knows(full: str, shown: str) -> None:
-    assert portable(f'File "{full}", line 3') == f'File "{shown}", line 3'
+    assert portable_text(f'File "{full}", line 3') == f'File "{shown}", line 3'
 
 
 @pytest.mark.parametrize(("argument", "shown"), [

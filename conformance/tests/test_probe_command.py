@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from attnspec.cli.conclusion import summary
+from attnspec.cli.conclusion import format_summary
 from attnspec.cli.digest import Digest
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan
@@ -164,7 +164,7 @@ def test_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
     for event in (finished(Verdict.HELD), replace(probed(RIGHT, WRONG), variant="eager"), probed(lost="it died"),
                   RunFinished("", 1.0, {}, 1)):
         digest.add(event)
-    lines = list(summary(digest, ()))
+    lines = list(format_summary(digest, ()))
     assert click.unstyle(lines[-1]) == "Does not conform: 1 answer against the manifest (mine). (exit code 1)"
     told = lines[lines.index("Answers against the manifest:") + 1]
     assert told == "  mine [eager], float32: mask.polarity drop, not keep"

@@ -20,7 +20,7 @@ from attnspec.record.read import read_record
 from attnspec.runner.judge import load_engine
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.needs import End, Which
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import SubjectRaised
 from evaluation.ranges import bench
 from evaluation.ranges.bench import judge_at
@@ -178,7 +178,7 @@ def test_advice_to_install_never_names_a_module(tmp_path: Path, declared: str, a
     folder = written(tmp_path, "return value")
     manifest = MANIFEST.replace("distribution: numpy\n", "").replace("requires: numpy", declared)
     (folder / "mine" / "manifest.yaml").write_text(manifest.format(least="1"))
-    assert registered([folder])["mine/attention"].missing == f"not_there is not installed. {advice}"
+    assert registered_subjects([folder])["mine/attention"].missing == f"not_there is not installed. {advice}"
 
 
 @pytest.mark.family(2)
@@ -195,7 +195,7 @@ def test_a_wrong_end_of_a_range_is_named_with_its_line(tmp_path: Path, tested: s
     manifest = MANIFEST.format(least="1").replace("requires:", f"tested: {tested}\nrequires:")
     (folder / "mine" / "manifest.yaml").write_text(manifest)
     with pytest.raises(ManifestError, match=complaint) as caught:
-        registered([folder])
+        registered_subjects([folder])
     assert "mine/manifest.yaml:4: " in str(caught.value)
 
 
@@ -204,7 +204,7 @@ def test_ends_without_a_range_are_refused(tmp_path: Path) -> None:
     manifest = MANIFEST.replace('versions: ">={least}"', "tested: {oldest: {not_tested: a}, newest: {not_tested: b}}")
     (folder / "mine" / "manifest.yaml").write_text(manifest)
     with pytest.raises(ManifestError, match=r"the manifest declares no range\. Give it 'versions'\."):
-        registered([folder])
+        registered_subjects([folder])
 
 
 NARROWER = """
@@ -221,7 +221,7 @@ def narrowed(folder: Path, narrower: str) -> Mapping[str, Registered]:
     """Two subjects of a library; the first has a range of its own."""
     manifest = MANIFEST.format(least="1").replace("requires:", ENDS)
     (folder / "mine" / "manifest.yaml").write_text(manifest.rstrip() + narrower)
-    return registered([folder])
+    return registered_subjects([folder])
 
 
 def test_a_subject_may_need_newer_releases_than_its_library(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_keyword_that_no_version_can_know_is_named_with_its_line(tmp_path: Pat
     manifest = MANIFEST.format(least="1").replace("requires:", "since: {windw: '>=1'}\nrequires:")
     (folder / "mine" / "manifest.yaml").write_text(manifest)
     with pytest.raises(ManifestError, match=r"Did you mean 'window'\?"):
-        registered([folder])
+        registered_subjects([folder])
 
 
 def test_a_subject_names_the_end_that_its_library_has_outside(tmp_path: Path) -> None:

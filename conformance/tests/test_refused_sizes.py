@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import TargetError, UsageError
-from attnspec.core.nouns import DType, Effort, Verdict, gates
+from attnspec.core.nouns import DType, Effort, Verdict, does_gate_run
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import RefusalCondition, read_refusal
 from attnspec.engine.engine import Engine
@@ -22,7 +22,7 @@ from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import lawful
+from attnspec.trials.judging import fit_to_domain
 
 HEAD = """
 import numpy as np
@@ -190,7 +190,7 @@ def test_a_clause_that_does_not_offer_what_a_keyword_needs_does_not_apply(tmp_pa
 def test_entries_that_are_refused_in_words_are_no_failure(raises: str, verdict: Verdict, tmp_path: Path) -> None:
     outcome = judged(plan(tmp_path, f"if not np.isfinite(value).all(): {raises}"), "masking.hidden_nan_is_irrelevant")
     assert outcome.verdict is verdict
-    assert gates(outcome.verdict, outcome.level, strict=False) is (verdict is Verdict.ERRORED)
+    assert does_gate_run(outcome.verdict, outcome.level, strict=False) is (verdict is Verdict.ERRORED)
     assert not outcome.refused
 
 
@@ -210,9 +210,9 @@ def test_a_keyword_is_left_out_where_it_is_refused_and_not_needed(
     late = subject(tmp_path, LATE, 'attend.refuses = ["window with T != S"]')
     recipe = Recipe(Sizes(1, 1, 1, 2, 3, 4, 4), ("normal",), "all_true", frozenset({"mask", "window"}), 0)
     asked = domain(always=always, sometimes=("mask", "window"))
-    assert lawful(recipe, asked, Evaluator(late, DType.FLOAT32)).features == features
+    assert fit_to_domain(recipe, asked, Evaluator(late, DType.FLOAT32)).features == features
     square = replace(recipe, sizes=replace(recipe.sizes, S=2))
-    assert lawful(square, asked, Evaluator(late, DType.FLOAT32)).features == {"mask", "window"}
+    assert fit_to_domain(square, asked, Evaluator(late, DType.FLOAT32)).features == {"mask", "window"}
 
 
 # --- what is declared

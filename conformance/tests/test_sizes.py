@@ -7,12 +7,22 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from attnspec.core.coverage import AXES, bounds, bucket_of, every_pair, label, met_at, pairs_in, read_pairs, write_pairs
+from attnspec.core.coverage import (
+    AXES,
+    bucket_bounds,
+    bucket_label,
+    bucket_of,
+    every_pair,
+    met_at,
+    pairs_in,
+    read_pairs,
+    write_pairs,
+)
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.aims import all_aims, is_met, pairs_of_axes
-from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
-from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
+from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, length_distributions, lengths_of
+from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, count_logits, count_work
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import (
@@ -50,7 +60,7 @@ def dealt(made: SizePlan) -> dict[Demand, tuple[Sizes, ...]]:
 
 @pytest.mark.parametrize("name", AXES)
 def test_a_larger_share_never_stands_for_a_shorter_length(name: str) -> None:
-    axis = axes()[name]
+    axis = length_distributions()[name]
     drawn = [axis.length_at(step / 500) for step in range(500)]
     assert drawn == sorted(drawn)
     assert drawn[0] == 1
@@ -58,35 +68,35 @@ def test_a_larger_share_never_stands_for_a_shorter_length(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["T", "S"])
 def test_sides_of_every_block_are_drawn_more_often_than_others_nearby(name: str) -> None:
-    axis = axes()[name]
+    axis = length_distributions()[name]
     weight = dict(zip(axis.lengths, (b - a for a, b in zip((0.0, *axis.sums), axis.sums, strict=False)), strict=True))
     for block in BLOCKS[2:]:
         assert min(weight[block - 1], weight[block], weight[block + 1]) > 2 * weight[block + 6]
 
 
 def test_most_widths_are_those_that_models_have() -> None:
-    drawn = [axes()["D"].length_at(step / 2000) for step in range(2000)]
+    drawn = [length_distributions()["D"].length_at(step / 2000) for step in range(2000)]
     assert 0.5 < sum(width in STANDARD_WIDTHS for width in drawn) / len(drawn) < 0.8
     assert set(STANDARD_WIDTHS) <= set(drawn)
     assert sum(width % 2 for width in drawn) > 200
 
 
 def test_a_length_is_drawn_between_its_bounds() -> None:
-    axis = axes()["T"]
+    axis = length_distributions()["T"]
     assert {axis.length_at(step / 50, 129, 256) for step in range(50)} <= set(range(129, 257))
     assert axis.length_at(0.5, 5000) == 5000  # nothing is drawn up there
 
 
 @pytest.mark.parametrize("name", AXES)
 def test_every_length_lies_in_the_bucket_of_its_bounds(name: str) -> None:
-    axis = axes()[name]
+    axis = length_distributions()[name]
     for length in axis.lengths:
-        least, most = bounds(name, bucket_of(name, length))
+        least, most = bucket_bounds(name, bucket_of(name, length))
         assert least <= length <= most
 
 
 def test_a_bucket_is_called_by_its_bounds() -> None:
-    assert [label("T", bucket) for bucket in (0, 1, 10)] == ["1", "2–8", "2049–4096"]
+    assert [bucket_label("T", bucket) for bucket in (0, 1, 10)] == ["1", "2–8", "2049–4096"]
 
 
 # Demands
@@ -118,7 +128,7 @@ def test_a_layer_is_no_wider_than_its_projections_may_be() -> None:
     layer = Demand(domain(kind="layer"), projects=True)
     rows = SizePlan((layer,), Limits(), Effort.DEFAULT).rows(layer)
     assert max(sizes.H * max(sizes.D, sizes.Dv) for sizes in rows) <= MOST_FEATURES
-    assert layer.work(rows[0]) > work(rows[0])
+    assert layer.work(rows[0]) > count_work(rows[0])
 
 
 def test_a_problem_of_few_scores_gets_a_larger_batch_where_it_must() -> None:
@@ -129,7 +139,7 @@ def test_a_problem_of_few_scores_gets_a_larger_batch_where_it_must() -> None:
 
 @pytest.mark.nightly
 def test_a_float64_subject_is_put_smaller_problems() -> None:
-    wide, narrow = (sum(work(sizes) for rows in dealt(plan(dtype=dtype)).values() for sizes in rows)
+    wide, narrow = (sum(count_work(sizes) for rows in dealt(plan(dtype=dtype)).values() for sizes in rows)
                     for dtype in (DType.FLOAT32, DType.FLOAT64))
     assert narrow < wide / 5
 
@@ -146,7 +156,7 @@ def test_a_run_stays_within_its_budget(effort: Effort) -> None:
 
 
 def test_a_clause_about_what_no_size_brings_out_is_put_no_large_problem() -> None:
-    largest = {pool: max(work(sizes) for rows in dealt(plan(Effort.QUICK, pool=pool)).values() for sizes in rows)
+    largest = {pool: max(count_work(sizes) for rows in dealt(plan(Effort.QUICK, pool=pool)).values() for sizes in rows)
                for pool in ("range", "unequal", "segments")}
     assert max(largest["range"], largest["unequal"]) < MOST[Effort.QUICK] / 3
     assert largest["segments"] > MOST[Effort.QUICK] / 2
@@ -164,7 +174,7 @@ def test_a_glance_has_several_groups_of_heads() -> None:
 
 def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
     rows = [(demand.pool, sizes) for demand, each in dealt(plan()).items() for sizes in each]
-    own = [(pool, sizes) for pool, sizes in rows if logits(sizes) > 100]
+    own = [(pool, sizes) for pool, sizes in rows if count_logits(sizes) > 100]
     assert len(set(own)) > 0.98 * len(own) > 1000
 
 

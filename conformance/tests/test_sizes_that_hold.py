@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.conditions import LengthCondition, LengthRule, Profile
-from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.whereabouts import USUAL
 from attnspec.engine.engine import Engine
 from attnspec.problems.recipe import Recipe
@@ -82,7 +82,7 @@ def test_a_convention_that_is_kept_at_other_sizes_is_not_undefined(tmp_path: Pat
 def test_how_heads_are_shared_matters_where_there_are_several_of_both(heads: int, kv_heads: int, *,
                                                                      matters: bool) -> None:
     case = Recipe.parse(f"B1,H{heads},Hkv{kv_heads},T3,S3,D2,Dv2;mask=none;families=integers;seed=0")
-    assert ("grouped_heads" in mattering(case)) is matters
+    assert ("grouped_heads" in features_that_matter(case)) is matters
 
 
 def test_turns_are_counted_from_length_to_length() -> None:

@@ -12,13 +12,14 @@ import click
 
 from attnspec.cli.digest import Digest
 from attnspec.cli.options import Given
-from attnspec.cli.wording import few, plural
+from attnspec.cli.wording import name_few
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Novelty, Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
+from attnspec.report.figures import count_noun
 from attnspec.report.known import is_gone
-from attnspec.runner.jobs import idle
+from attnspec.runner.jobs import is_idle
 from attnspec.subjects.baseline import read_conventions, write_baseline
 from attnspec.subjects.baseline_conditions import DIGITS, Conditions
 
@@ -43,13 +44,13 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     yield f"Held against {baseline}: {_format_baseline_changes(digest.outcomes, is_changed=bool(changes))}."
     yield from told
     if len(changes) > len(told):
-        yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
+        yield f"  and {count_noun(len(changes) - len(told), 'change')} more (-v shows them)"
     command = digest.header.command if digest.header else ()
     if changes and UPDATING not in command:
         yield "  If a change is intended, run with --update-baseline and review the difference of the list."
 
 
-def gone(digest: Digest) -> str:
+def format_gone(digest: Digest) -> str:
     """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`: those that are no failures any more,
     and what is followed otherwise; empty if there are none.
     """
@@ -57,17 +58,17 @@ def gone(digest: Digest) -> str:
     found = Counter(each.novelty for each in changes if not each.convention)
     detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
     conventions = list(dict.fromkeys(each.convention for each in changes if each.convention))
-    told = [f"{plural(found.total(), 'known failure')} ({detail})"] if found else []
-    told += [f"{plural(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
+    told = [f"{count_noun(found.total(), 'known failure')} ({detail})"] if found else []
+    told += [f"{count_noun(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
     return ", ".join(told)
 
 
 def _format_baseline_changes(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
     """What the comparison came to; of what was not judged it says nothing."""
-    if idle(outcomes):
+    if is_idle(outcomes):
         return "nothing was judged, so nothing could be compared"
     if lost := sum(each.verdict is Verdict.NOT_RUN for each in outcomes):
-        return f"{_format_known_failures(outcomes)}; {plural(lost, 'item')} could not be judged"
+        return f"{_format_known_failures(outcomes)}; {count_noun(lost, 'item')} could not be judged"
     return f"{_format_known_failures(outcomes)}{'' if is_changed else ', nothing new'}"
 
 
@@ -78,7 +79,7 @@ def _format_known_failures(outcomes: Sequence[Outcome]) -> str:
         return "no known failure" + " fails as listed" * any(each.change and is_gone(each) for each in outcomes)
     ranked = Counter(known).most_common() if any(known) else []
     detail = ", ".join(f"{number} {finding or 'without a finding'}" for finding, number in ranked)
-    return f"{plural(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"
+    return f"{count_noun(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"
 
 
 def _lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
@@ -166,7 +167,7 @@ class _Writer:
         without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
         count = _count_lost_items(self._outcomes)
         lost = f". Not judged, so left as before: {count}" if count else ""
-        click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}{lost}"
+        click.echo(f"baseline: wrote {self.path} with {count_noun(len(known), 'known failure')}{without}{lost}"
                    f"{_left_as_before(self.path, self._outcomes)}. Commit it: from now on the gate fails only where "
                    "something changes", err=True)
 
@@ -183,7 +184,7 @@ def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) 
     """Why no baseline can come of a run; empty if one can. A file that is there keeps what was not judged now."""
     if not is_whole:
         return "the run was interrupted"
-    if idle(outcomes):
+    if is_idle(outcomes):
         return "nothing was judged"
     lost = "" if path.exists() else _count_lost_items(outcomes)
     return f"{lost} could not be judged: fix that, and run it again" if lost else ""
@@ -205,4 +206,4 @@ def _left_as_before(path: Path, outcomes: Iterable[Outcome]) -> str:
 def _count_lost_items(outcomes: Iterable[Outcome]) -> str:
     """`4 items of mine:attend`: what was not run; empty if nothing was left out."""
     lost = Counter(each.subject for each in outcomes if each.verdict is Verdict.NOT_RUN)
-    return f"{plural(lost.total(), 'item')} of {few(list(lost), _NAMES)}" if lost else ""
+    return f"{count_noun(lost.total(), 'item')} of {name_few(list(lost), _NAMES)}" if lost else ""

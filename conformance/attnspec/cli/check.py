@@ -15,7 +15,7 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
-from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_order
+from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.conclusion import Detail
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import (
@@ -31,10 +31,10 @@ from attnspec.cli.options import (
     VERBOSE,
     Given,
     audit_there,
-    judgeable,
+    judgeable_subjects,
     known_targets,
     plan_from,
-    remaining,
+    remaining_targets,
     run_options,
     selection,
     shard_options,
@@ -44,7 +44,7 @@ from attnspec.cli.options import (
 )
 from attnspec.cli.outputs import Outputs, Together
 from attnspec.cli.verdict_files import BADGE, JUNIT, GitHub, verdict_files
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import EndedError
 from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
 from attnspec.core.nouns import DType, is_bare
@@ -112,7 +112,7 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
     source = AUDIT if is_whole else TRIALS
     with cluster_carrier(options) as carrier:
-        targets = remaining(judgeable(options["implementations"], libraries), without)
+        targets = remaining_targets(judgeable_subjects(options["implementations"], libraries), without)
         return _judge(targets, options, source, {LIBRARIES: libraries}, carrier=carrier)
 
 
@@ -159,7 +159,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     handlers = [*outputs.handlers(written), written]
     session = Session(plan, workers=workers, command=typed_command(), source=source, sharing=sharing, carrier=carrier)
     result = session.run(handlers)
-    in_order(carrier, outputs.record, result)
+    in_run_order(carrier, outputs.record, result)
     return exit_code_of(result)
 
 
@@ -193,4 +193,4 @@ def _call(target: str, plan: Plan) -> None:
     finally:
         close_all()
     if told:
-        click.echo(visible(f"{told} Each clause will say so."), err=True)
+        click.echo(escape_hidden(f"{told} Each clause will say so."), err=True)

@@ -76,7 +76,7 @@ def _what_is_named(options: Mapping[str, Given]) -> Plan:
                 host=options.get("host", ""), device=options.get("device", ""), baseline=str(baseline or ""))
 
 
-def in_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
+def in_run_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
     """What came from many workers, in the order of the plan."""
     if carrier and record:
         put_in_order(record, result.done)

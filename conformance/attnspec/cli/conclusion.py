@@ -15,11 +15,11 @@ import click
 import yaml
 
 from attnspec.cli import findings, unjudged
-from attnspec.cli.baseline import gone, held_against
+from attnspec.cli.baseline import format_gone, held_against
 from attnspec.cli.digest import UNDECIDED, Digest
 from attnspec.cli.unjudged import format_lacking, kept_away
-from attnspec.cli.wording import few, format_applicable, name_probed, of_subject, plural
-from attnspec.core.compiling import because, is_cut_short, is_left_out
+from attnspec.cli.wording import format_applicable, name_few, name_probed, of_subject
+from attnspec.core.compiling import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.gradient_keywords import APART, GRAD
 from attnspec.core.nouns import DType, Verdict, is_bare
@@ -27,11 +27,19 @@ from attnspec.core.other_names import list_defaults, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by
-from attnspec.report.bugs import explanations, is_place, likely_group, likely_in_short, likely_words, unexplained
+from attnspec.report.bugs import (
+    explain_bugs,
+    is_place,
+    likely_group,
+    likely_in_short,
+    likely_words,
+    unexplained_failures,
+)
 from attnspec.report.coverage import at_sizes, measure_coverage
+from attnspec.report.figures import count_noun
 from attnspec.report.known import but_for
 from attnspec.report.likely_cause import Explained, other_conventions
-from attnspec.runner.jobs import idle
+from attnspec.runner.jobs import is_idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
@@ -40,12 +48,12 @@ _NAMES = 60  # characters of a list of subjects
 _LEFT = 40   # characters of a list of parameters
 
 
-def verdict(digest: Digest) -> str:
+def format_verdict(digest: Digest) -> str:
     """What the run comes to, and why, without the exit code and in colour."""
     return click.style(_verdict(digest, _words_for(digest, likely_words)), fg=_COLOURS[_code(digest)], bold=True)
 
 
-def conclusion(digest: Digest, *, is_kept: bool = True) -> str:
+def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
     """The same in short, with the exit code: the last line. is_kept: whether all that was to be written is."""
     code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
     told = f"{_verdict(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
@@ -60,9 +68,9 @@ def format_standing(digest: Digest) -> str:
         return click.style(f"does not conform{why}", fg="red")
     if digest.contradictions:
         return click.style(_format_baseline_comparison(digest), fg="red")
-    if not_as_listed := gone(digest):
+    if not_as_listed := format_gone(digest):
         return click.style(f"not as listed: {not_as_listed}", fg="red")
-    if idle(digest.outcomes):
+    if is_idle(digest.outcomes):
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({format_applicable(digest.counts[subject])})"
@@ -75,7 +83,7 @@ def so_far(digest: Digest) -> str:
     if not digest.failures:
         return ""
     cause = _tell_cause(digest, likely_group(digest.failures))
-    return f"{plural(len(digest.failures), 'failure')} so far{f'. {cause}' if cause else ''}"
+    return f"{count_noun(len(digest.failures), 'failure')} so far{f'. {cause}' if cause else ''}"
 
 
 def failure_line(digest: Digest, outcome: Outcome) -> str:
@@ -100,7 +108,7 @@ _FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exceptio
           Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
 
 
-def remedy(digest: Digest) -> Iterator[str]:
+def format_remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
     found = likely_group(digest.failures)
     cause = found.cause if found else None
@@ -110,14 +118,14 @@ def remedy(digest: Digest) -> Iterator[str]:
         yield from (f"  {line}" for line in cause.declare.splitlines())
 
 
-def undiagnosed(digest: Digest) -> Iterator[str]:
+def format_undiagnosed(digest: Digest) -> Iterator[str]:
     """That nobody looked for causes, where that is why failures have none."""
-    is_open = any(group.cause is None or is_place(group.cause) for group in explanations(digest.failures))
+    is_open = any(group.cause is None or is_place(group.cause) for group in explain_bugs(digest.failures))
     if digest.is_glance and is_open:
         yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."
 
 
-def unpromised(digest: Digest) -> Iterator[str]:
+def format_unpromised(digest: Digest) -> Iterator[str]:
     """Why what conforms may refuse something, and that its gradients were left out."""
     if _code(digest) != CONFORMS:
         return
@@ -139,17 +147,17 @@ def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
 
 def _verdict(digest: Digest, words: _Words) -> str:
     if digest.footer is None or digest.footer.interrupted:
-        found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
+        found = count_noun(len(digest.failures), "failure") if digest.failures else "no failure"
         why = _format_likely_cause(digest, [subject for subject in digest.subjects
                                             if digest.digest_of(subject).failures], words)
         return f"Interrupted with {found} so far; the rest was not run.{f' {why}.' if why else ''}"
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
-        return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
+        return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {format_gone(digest)}."
     if _code(digest) == CONFORMS:
         others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _conventions(digest))
         return f"Conforms{_on_little(digest)}{_cut_short(digest)}{_as_asked(digest)}.{others}"
-    if not idle(digest.outcomes):
+    if not is_idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
     return f"Nothing was executed: {why}" if why else "Nothing was executed, so nothing is known."
@@ -160,9 +168,10 @@ def _blame(digest: Digest, words: _Words) -> str:
     guilty = [subject for subject in digest.subjects if digest.digest_of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
         return f"{_format_reason(digest, words)}."
-    parts = [f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})"] if guilty else []
+    subjects = count_noun(len(digest.subjects), "subject")
+    parts = [f"{len(guilty)} of {subjects} ({name_few(guilty, _NAMES)})"] if guilty else []
     if against := digest.contradictions:
-        whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
+        whom = name_few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
         parts.append(f"{_format_baseline_comparison(digest)} ({whom})")
     why = _format_likely_cause(digest, guilty, words)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
@@ -179,7 +188,8 @@ def _causes(digest: Digest, guilty: Sequence[str]) -> str:
              if (each := likely_group(digest.digest_of(subject).failures))
              and not (each.cause and is_place(each.cause) and digest.is_glance)]
     often = Counter(cause for cause, _ in found).most_common(CAUSES)
-    told = [f"{cause} ({few([subject for each, subject in found if each == cause], _NAMES)})" for cause, _ in often]
+    told = [f"{cause} ({name_few([subject for each, subject in found if each == cause], _NAMES)})"
+            for cause, _ in often]
     return f"Likely: {'; '.join(told)}" if told else ""
 
 
@@ -190,10 +200,10 @@ def _format_reason(digest: Digest, words: _Words) -> str:
         return f"{_format_refusals(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := words(digest.failures):
         return f"{_arithmetic(digest)}{_format_refusals(digest)}. {cause}"
-    number, unknown = len(digest.failures), len(unexplained(digest.failures))
+    number, unknown = len(digest.failures), len(unexplained_failures(digest.failures))
     which = "which" if unknown == number else f"{unknown} of which"
     remark = f", {which} no known fault explains" if not digest.is_glance else ""
-    return f"{_format_refusals(digest)}: {plural(number, 'failure')}{remark}"
+    return f"{_format_refusals(digest)}: {count_noun(number, 'failure')}{remark}"
 
 
 def _arithmetic(digest: Digest) -> str:
@@ -220,7 +230,7 @@ def _format_refusals(digest: Digest) -> str:
     what = refused_by(cards[0] if cards else None, digest.outcomes)
     left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
-    return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
+    return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
 
 
 def _as_asked(digest: Digest) -> str:
@@ -265,12 +275,12 @@ def _cut_short(digest: Digest) -> str:
         return ""
     put = sum(outcome.verdict not in UNDECIDED for outcome in digest.outcomes)
     some = f", {len(short)} of them with fewer cases" if short else ""
-    why = because((left or short)[0].reason)
-    return f", on {put} of {plural(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
+    why = explain_left_out((left or short)[0].reason)
+    return f", on {put} of {count_noun(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
 
 
 def _format_baseline_comparison(digest: Digest) -> str:
-    return f"{plural(len(digest.contradictions), 'answer')} against the manifest"
+    return f"{count_noun(len(digest.contradictions), 'answer')} against the manifest"
 
 
 def _nothing(digest: Digest) -> str:
@@ -317,29 +327,30 @@ class Verdicts:
         """Print the summary, if the run came to an end (interrupted ones do, too)."""
         if self._digest.footer is not None:
             width = shutil.get_terminal_size().columns if self._stream.isatty() else WIDTH
-            *lines, last = summary(self._digest, self._places, self._detail, width)
-            for line in (*lines, last if self._is_kept() else conclusion(self._digest, is_kept=False)):
+            *lines, last = format_summary(self._digest, self._places, self._detail, width)
+            for line in (*lines, last if self._is_kept() else format_conclusion(self._digest, is_kept=False)):
                 click.echo(line, file=self._stream, color=self._is_coloured)
 
 
-def summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT, width: int = WIDTH) -> list[str]:
+def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT,
+                   width: int = WIDTH) -> list[str]:
     """The lines. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
-        return [*_head(digest), *findings.everything(digest), *_contradictions(digest),
+        return [*_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
                 *_paragraph(unjudged.in_full(digest)), *_paragraph(held_against(digest)), "", *places,
-                conclusion(digest)]
-    ranked = findings.ranked(digest)
+                format_conclusion(digest)]
+    ranked = findings.rank_bugs(digest)
     drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
     return next((draft for draft in drafts if _rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
 
 
 def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
     in_full = [line for bug in ranked[:shown] for line in findings.in_short(digest, bug)]
-    others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.recommendations(digest),
+    others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.format_recommendations(digest),
               *unjudged.in_short(digest)]
     lost = unjudged.not_run(digest)
     return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
-            *_paragraph(held_against(digest, CHANGES)), *places, conclusion(digest)]
+            *_paragraph(held_against(digest, CHANGES)), *places, format_conclusion(digest)]
 
 
 def _rows(lines: Sequence[str], width: int) -> int:
@@ -349,12 +360,12 @@ def _rows(lines: Sequence[str], width: int) -> int:
 def _head(digest: Digest) -> Iterator[str]:
     """The verdict, and how each subject fared."""
     yield ""
-    yield verdict(digest)
-    yield from undiagnosed(digest)
-    yield from unpromised(digest)
+    yield format_verdict(digest)
+    yield from format_undiagnosed(digest)
+    yield from format_unpromised(digest)
     yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
     if len(digest.subjects) == 1:
-        yield from remedy(digest)
+        yield from format_remedy(digest)
         yield from (f"{subject}: {format_applicable(counts)}" for subject, counts in digest.counts.items())
     else:
         width = max(map(len, digest.subjects), default=0)
@@ -382,7 +393,7 @@ def _contradictions(digest: Digest) -> Iterator[str]:
         yield from (f"  {name_probed(probe)}: {found.question} {found.answer}, not {found.claimed}"
                     for probe, found in against[:LISTED])
         if len(against) > LISTED:
-            yield f"  and {plural(len(against) - LISTED, 'answer')} more, in the record"
+            yield f"  and {count_noun(len(against) - LISTED, 'answer')} more, in the record"
     if lost:
         yield ""
         yield from (f"Not probed: {name_probed(probe)}: {probe.lost}" for probe in lost[:LISTED])

@@ -14,19 +14,19 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
-from attnspec.cli.wording import plural
-from attnspec.cli.words import WIDTH, explain_word, vocabulary, wrap_paragraph
-from attnspec.core.characters import visible
+from attnspec.cli.words import WIDTH, explain_word, list_vocabulary, wrap_paragraph
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
 from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.codec import encode
+from attnspec.report.figures import count_noun
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Citation, Clause, Spec, hint_of_theme, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.refutations import FILE, read_refutations
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 if TYPE_CHECKING:
     from attnspec.faults.fault import Fault
@@ -65,7 +65,7 @@ def _is_pattern(name: str) -> bool:
 def _one_after_another(texts: Iterable[Iterable[str]]) -> None:
     """Print texts with a line between them."""
     for number, lines in enumerate(texts):
-        click.echo(visible("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
+        click.echo(escape_hidden("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
 
 
 def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
@@ -95,9 +95,9 @@ def _format_convictions(clause: Clause, law: Spec) -> Iterator[str]:
         yield from wrap_paragraph(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
                             "describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
-        faults = plural(len(convicted), "fault")
+        faults = count_noun(len(convicted), "fault")
         yield from wrap_paragraph(f"detects {faults} of the catalogue in all; they are listed in "
-                            f"{shown(law.folder / FILE)}")
+                            f"{shown_path(law.folder / FILE)}")
 
 
 def _source(citation: Citation, law: Spec) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _source(citation: Citation, law: Spec) -> Iterator[str]:
 
 def file_of(clause: Clause, home: Path, added: Iterable[str]) -> Path:
     """The file that holds the clause: one of the law's folder, or an added one."""
-    return next(file for file in (*home.glob("*.yaml"), *added_files(added)) if shown(file) == clause.where.file)
+    return next(file for file in (*home.glob("*.yaml"), *added_files(added)) if shown_path(file) == clause.where.file)
 
 
 def yaml_of(clause: Clause, file: Path) -> str:
@@ -128,7 +128,7 @@ def yaml_of(clause: Clause, file: Path) -> str:
 
 def _tell_others(name: str, law: Spec) -> None:
     """A word or faults. Raises UsageError where there is neither a clause nor a word nor a fault of this name."""
-    known = {word.name: word for word in vocabulary()}
+    known = {word.name: word for word in list_vocabulary()}
     if name in known:
         _one_after_another([explain_word(known[name], law)])
         return
@@ -159,7 +159,7 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     told = (name if len(dtypes) == most else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
             for name, dtypes in found.items())
     if found:
-        yield f"detected by {plural(len(found), 'clause')}: {', '.join(told)}"
+        yield f"detected by {count_noun(len(found), 'clause')}: {', '.join(told)}"
 
 
 def _nearest(name: str, law: Spec, others: Iterable[str]) -> str:

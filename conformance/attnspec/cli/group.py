@@ -13,10 +13,10 @@ import click
 
 import attnspec as package
 from attnspec.cli.streams import output_error
-from attnspec.cli.wording import plural
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.docstrings import docstring
 from attnspec.core.errors import CANNOT_RUN, UsageError, hint
+from attnspec.report.figures import count_noun
 
 if TYPE_CHECKING:
     from attnspec.runner.session import Result
@@ -44,8 +44,8 @@ def own_up(defects: Sequence[str]) -> None:
     for defect in defects:
         kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
     for alike in kinds.values():
-        more = f"\n… and {plural(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
-        click.echo(f"\n{visible(alike[0])}{more}", err=True)
+        more = f"\n… and {count_noun(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
+        click.echo(f"\n{escape_hidden(alike[0])}{more}", err=True)
     click.echo(DEFECT, err=True)
 
 

@@ -17,7 +17,7 @@ import click
 
 from attnspec.cli.mistakes import badly_put, collect_mistakes
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.core.characters import other_script, visible
+from attnspec.core.characters import escape_hidden, other_script
 from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
@@ -45,12 +45,12 @@ from attnspec.record.read import read_records
 from attnspec.spec.clause import Clause, Spec, themes_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import CASES, COMMAND, EFFORT, FILE, SEED, read_refutations
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.baseline import Entry, parsed_case, read_baseline, read_conventions, read_entries, read_tried
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import guess_meant_target, no_such_function
-from attnspec.subjects.registry import library_folders, registered
+from attnspec.subjects.registry import library_folders, registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
@@ -75,9 +75,9 @@ def lint(
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
         problems = list(of_baselines(baselines, load_spec(spec, spec_add), implementations))
     if audits and not problems:
-        problems = list(unshown(audits, implementations))
+        problems = list(find_unshown_findings(audits, implementations))
     for problem in problems:
-        click.echo(visible(str(problem)))
+        click.echo(escape_hidden(str(problem)))
     click.echo(f"{len(problems)} to mend." if problems else "No problem found.")
     return CANNOT_RUN if problems else CONFORMS
 
@@ -131,7 +131,7 @@ def _check_matrix(law: Spec) -> None:
     """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
     from attnspec.faults.catalogue import CATALOGUE, FIXED  # noqa: PLC0415  (weight: NumPy)
 
-    found, where = read_refutations(law), FileLocation(shown(law.folder / FILE), 1)
+    found, where = read_refutations(law), FileLocation(shown_path(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
     faults = found.faults  # gathered anew whenever it is asked for
     for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
@@ -146,12 +146,12 @@ def _check_matrix(law: Spec) -> None:
 def _named_at(path: Path, name: str) -> FileLocation:
     """The line of a JSON file where a name stands first."""
     before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
-    return FileLocation(shown(path), before.count("\n") + 1)
+    return FileLocation(shown_path(path), before.count("\n") + 1)
 
 
 def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
     """Entries that no run can meet."""
-    subjects, clauses = registered(implementations), [clause.id for clause in law.clauses]
+    subjects, clauses = registered_subjects(implementations), [clause.id for clause in law.clauses]
     for path in paths:
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
             found = [wrong for read in (partial(read_baseline, folders=implementations), read_conventions, read_tried)
@@ -215,7 +215,7 @@ def check_schemas() -> None:
     """Raise RecordError for a generated file that is not what the code makes."""
     for path, text in _generated():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            where = FileLocation(shown(path))
+            where = FileLocation(shown_path(path))
             raise RecordError("is out of date. Write it again: attnspec schema --write.", where=where)
 
 
@@ -313,7 +313,7 @@ def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "")
     libraries, found = collect_mistakes(lambda: tuple(library_folders(folders)))
     yield from found
     for place in (each for each in libraries or () if library in ("", each.name)):
-        subjects, found = collect_mistakes(partial(registered, folders, library=place.name))
+        subjects, found = collect_mistakes(partial(registered_subjects, folders, library=place.name))
         yield from found
         findings, found = collect_mistakes(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
         yield from found
@@ -354,7 +354,7 @@ def _of_finding(
         yield from collect_mistakes(partial(_check_recipe, case.recipe, finding.where))[1]
 
 
-def unshown(records: Sequence[Path], folders: Sequence[str]) -> Iterator[AttnspecError]:
+def find_unshown_findings(records: Sequence[Path], folders: Sequence[str]) -> Iterator[AttnspecError]:
     """Each serious finding about a subject of these records, in the release that was judged, of which no failure is.
 
     Where a page says that a query sees later keys, one of its own clauses has to have seen it. What shows on some

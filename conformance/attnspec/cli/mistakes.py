@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, SpecError
 from attnspec.spec.clause import Clause, Spec
@@ -37,7 +37,7 @@ def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
     own = tuple(clause for clause in clauses if clause.where.file in law.added)
     mistakes = list(badly_put(replace(law, clauses=own))) if own else []
     for problem in mistakes:
-        click.echo(visible(str(problem)), err=True)
+        click.echo(escape_hidden(str(problem)), err=True)
     yield
     if mistakes:
         click.get_current_context().exit(CANNOT_RUN)

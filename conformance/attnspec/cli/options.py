@@ -26,7 +26,7 @@ from attnspec.host.lifts import LIFTS
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject, spelled_out
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 Given: TypeAlias = Any  # an option's value, converted by its type
 F = TypeVar("F", bound=Callable[..., Any])
@@ -191,7 +191,7 @@ def known_targets(plan: Plan) -> None:
         if is_bare(target.strip(":")) and (wrong := no_such_function(target) or class_for_function(target)):
             raise wrong
     ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN)]
-    known = registered(plan.implementations) if ids or plan.implementations else {}
+    known = registered_subjects(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
             raise no_such_subject(target, known)
@@ -216,7 +216,7 @@ def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> It
 
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
     if not target.startswith(OWN):
-        return judgeable(implementations)
+        return judgeable_subjects(implementations)
     from attnspec.faults.sizes.family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
 
@@ -239,12 +239,12 @@ def _known_files(targets: Iterable[str]) -> None:
             raise no_such_subject(file, ())
 
 
-def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:
+def judgeable_subjects(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:
     """Every registered subject whose framework is installed, or those of these libraries.
 
     Raises TargetError if there is none, and UsageError for a library that does not exist.
     """
-    known = registered(implementations)
+    known = registered_subjects(implementations)
     folders = sorted({name.partition("/")[0] for name in known})
     for name in libraries:
         if name not in folders:
@@ -258,7 +258,7 @@ def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> 
     return targets
 
 
-def remaining(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
+def remaining_targets(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
     """The targets that match none of these patterns. Raises TargetError for one that leaves nobody out."""
     for pattern in without:
         if not fnmatch.filter(targets, pattern):

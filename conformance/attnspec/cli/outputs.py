@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TextIO
 
 from attnspec.cli.conclusion import Detail, Verdicts
-from attnspec.cli.progress import progress
+from attnspec.cli.progress import make_progress
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.files import ensure_writable
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import PACKED, RunRecord, read_record, unpacked_name
-from attnspec.record.visible import visible
+from attnspec.record.visible import show_hidden
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 
 RUNS = Path("reports") / "run"  # below the working directory
@@ -82,7 +82,7 @@ class Outputs:
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail,
                             is_kept=lambda: beside is None or not beside.is_short)
-        return [Visibly(Together([verdicts, progress(stream)]))]
+        return [Visibly(Together([verdicts, make_progress(stream)]))]
 
     @property
     def kept_handlers(self) -> list[Handler]:
@@ -146,7 +146,7 @@ class Visibly:
 
     def handle(self, event: Event) -> None:
         """Hand it on."""
-        self._handler.handle(visible(event))
+        self._handler.handle(show_hidden(event))
 
 
 class Page:

@@ -24,11 +24,12 @@ from attnspec.cli.options import (
     typed_command,
 )
 from attnspec.cli.outputs import Outputs, Together, Visibly, is_coloured
-from attnspec.cli.wording import name_probed, plural
+from attnspec.cli.wording import name_probed
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
 from attnspec.record.events import Event, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 
 _GAP = "  "
@@ -58,7 +59,7 @@ class ProbeConsole:
     def shutdown(self) -> None:
         """What it comes to, if the run came to an end."""
         if self._footer is not None:
-            self._echo(["", *self.places, conclusion(self._probes, self._footer)])
+            self._echo(["", *self.places, format_conclusion(self._probes, self._footer)])
 
     def _echo(self, lines: Sequence[str] | Iterator[str]) -> None:
         for line in lines:
@@ -85,18 +86,18 @@ def _line(found: Found, width: int) -> str:
     return f"  {line}{_GAP}{'(as claimed)' if found.claimed else ''}{click.style(detail, dim=True)}".rstrip()
 
 
-def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
+def format_conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
     """One line, with the exit code."""
     end = f"(exit code {footer.exit_code})"
     if footer.interrupted:
         return f"Interrupted: not everything was asked. {end}"
     wrong = sum(found.is_contradiction for each in probes for found in each.found)
     lost = sum(bool(each.lost) for each in probes)
-    answers = plural(sum(len(each.found) for each in probes), "answer")
+    answers = count_noun(sum(len(each.found) for each in probes), "answer")
     if wrong:
         return f"{answers}, {wrong} of them against the manifest. {end}"
     if lost:
-        return f"{answers}; {plural(lost, 'probe')} could not be run. {end}"
+        return f"{answers}; {count_noun(lost, 'probe')} could not be run. {end}"
     return f"{answers}, none against the manifest. {end}"
 
 

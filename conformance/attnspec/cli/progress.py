@@ -12,7 +12,7 @@ import click
 
 from attnspec.cli.conclusion import failure_line, so_far
 from attnspec.cli.digest import Digest, verdict_words
-from attnspec.cli.wording import declared_sizes, format_counts, opening
+from attnspec.cli.wording import declared_sizes, format_counts, format_opening
 from attnspec.core.nouns import Verdict
 from attnspec.record.events import (
     Event,
@@ -34,7 +34,7 @@ INTERVAL = 0.05    # seconds between two drawings: faster than the eye, slower t
 _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 
 
-def progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
+def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
     """The handler that suits the stream."""
     is_live = stream.isatty() and environment.get("TERM", "") != "dumb"
     return Live(stream, is_coloured="NO_COLOR" not in environment) if is_live else Plain(stream)
@@ -74,7 +74,7 @@ class Plain:
         self._digest.add(event)
         match event:
             case RunStarted():
-                click.echo(opening(event), file=self._stream)
+                click.echo(format_opening(event), file=self._stream)
             case SubjectKnown():
                 for line in declared_sizes(event, self._digest.header):
                     click.echo(line, file=self._stream)
@@ -151,7 +151,7 @@ class Live:
         self._digest.add(event)
         is_due = time.monotonic() - self._drawn > INTERVAL
         if isinstance(event, RunStarted):
-            click.echo(opening(event), file=self._stream)
+            click.echo(format_opening(event), file=self._stream)
         if isinstance(event, SubjectCompiles):
             self._clear()
             click.echo(tell_compiling(event), file=self._stream)

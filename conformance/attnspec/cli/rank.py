@@ -13,7 +13,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_order
+from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.group import own_up
 from attnspec.cli.numbers import MANY, RANDOM, SEED_OR_RANDOM, WORKERS, Seconds
 from attnspec.cli.options import (
@@ -33,17 +33,17 @@ from attnspec.cli.options import (
     typed_command,
 )
 from attnspec.cli.outputs import Visibly, is_coloured
-from attnspec.cli.wording import plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import RANKING, as_ranking, code_of, counts, resume_ranking
-from attnspec.ranking.targets import file_digest, kernels
+from attnspec.ranking.jobs import RANKING, as_ranking, code_of, count_standings, resume_ranking
+from attnspec.ranking.targets import file_digest, find_kernels
 from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
 from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.visible import visible
-from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen
+from attnspec.record.visible import show_hidden
+from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen_record
+from attnspec.report.figures import count_noun
 from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
 def _plan(targets: Sequence[str], record: Path, options: dict[str, Given], stream: TextIO) -> Plan:
     sharing, stop_after, function = sharing_of(options), options.pop("stop_after") or 0, options.pop("function")
     contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
-    named = kernels(targets, function)
+    named = find_kernels(targets, function)
     plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM else seed})
     return as_ranking(replace(plan, must_take=contract), stop_after, sharing)
 
@@ -200,16 +200,16 @@ class _Ranking:
         if record and not left:
             return record, None
         if record:
-            reopen(self.path, stale)
+            reopen_record(self.path, stale)
         done = len(self.plan.targets) - len(left)
         if done:
-            click.echo(f"{done} of {plural(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
+            click.echo(f"{done} of {count_noun(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
                        file=self.stream)
         mode = WriteMode.GO_ON if record else WriteMode.REPLACE
         session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed_command(),
                           source=RANKING, carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
-        in_order(self.carrier, self.path, result)
+        in_run_order(self.carrier, self.path, result)
         return read_record(self.path), result
 
     def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
@@ -235,13 +235,13 @@ def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, 
     """Tell what the ranking comes to; its exit code."""
     if result and result.defects:
         own_up(result.defects)
-    ranks = [rank for rank in visible(record.ranks) if rank.subject in plan.targets and not rank.lost]
+    ranks = [rank for rank in show_hidden(record.ranks) if rank.subject in plan.targets and not rank.lost]
     is_short = bool(result and (result.interrupted or result.defects)) or len(ranks) < len(plan.targets)
     code = code_of(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
-    counted = (_count_standing(KernelStanding(name), count) for name, count in counts(ranks).items())
+    counted = (_count_standing(KernelStanding(name), count) for name, count in count_standings(ranks).items())
     told = ", ".join(counted) or "no kernel judged"
-    of = f"{len(ranks)} of {plural(len(plan.targets), 'kernel')}" if is_short else plural(len(ranks), "kernel")
+    of = f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}" if is_short else count_noun(len(ranks), "kernel")
     rest = " Run the same command again to go on." if is_short else ""
     click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_CODES[code], bold=True), file=stream,
                color=is_coloured(stream))

@@ -12,9 +12,9 @@ from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import conditions_of, why_no_baseline
 from attnspec.cli.combine import tell_interrupted
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
-from attnspec.cli.wording import plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.record.read import PACKED, RunRecord, read_records, unpacked_name
+from attnspec.report.figures import count_noun
 from attnspec.subjects.baseline import write_baseline
 
 if TYPE_CHECKING:
@@ -36,20 +36,20 @@ HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=Fa
 
 def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
     """The comparison with an earlier record. Raises RecordError, and UsageError where one of them has no verdicts."""
-    from attnspec.report.comparison import compare  # noqa: PLC0415  (weight: only this option needs it)
+    from attnspec.report.comparison import compare_runs  # noqa: PLC0415  (weight: only this option needs it)
 
     earlier = read_records(old)
     _ensure_verdicts(earlier, FileLocation(str(old)))
     _ensure_verdicts(records)
-    return compare(records, earlier)
+    return compare_runs(records, earlier)
 
 
 def read_history(folder: Path, records: Sequence[RunRecord]) -> History:
     """The history of a folder and these records. Raises RecordError, and UsageError where these have no verdicts."""
-    from attnspec.report.history import history  # noqa: PLC0415  (weight: only this option needs it)
+    from attnspec.report.history import make_history  # noqa: PLC0415  (weight: only this option needs it)
 
     _ensure_verdicts(records)
-    return history(map(read_records, record_files(folder)), records)
+    return make_history(map(read_records, record_files(folder)), records)
 
 
 def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = None) -> None:
@@ -96,7 +96,7 @@ def _verdict(compared: RunComparison) -> str:
     from attnspec.report.comparison import Status  # noqa: PLC0415  (weight: as above)
 
     if compared.exit_code == VIOLATED:
-        return f"{plural(compared.count(Status.NEW), 'new failure')}."
+        return f"{count_noun(compared.count(Status.NEW), 'new failure')}."
     return "No new failure." if compared.exit_code == CONFORMS else "It is not known whether anything is new."
 
 

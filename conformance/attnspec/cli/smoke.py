@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import click
 
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, known_targets, plan_from, surroundings
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, AttnspecError
 from attnspec.core.plan import Plan
 
@@ -30,9 +30,9 @@ def _smoke_target(target: str, plan: Given) -> bool:
     found = smoke_inputs(target, plan)
     for line in found.lines:
         mark = click.style("ok  ", fg="green") if line.passed else click.style("FAIL", fg="red")
-        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{visible(line.detail)}")
+        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
     if found.death:
-        click.echo(f"{click.style('FAIL', fg='red')}  {target}: {visible(found.death)}")
+        click.echo(f"{click.style('FAIL', fg='red')}  {target}: {escape_hidden(found.death)}")
     return not found.death and all(line.passed for line in found.lines)
 
 
@@ -59,10 +59,10 @@ class Smoked:
 def smoke_inputs(target: str, plan: Plan) -> Smoked:
     """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each."""
     from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
+    from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)
 
     try:
-        lines = smoke(load_subject(target, replace(plan, targets=(target,))))
+        lines = smoke_subject(load_subject(target, replace(plan, targets=(target,))))
     except AttnspecError as problem:
         return Smoked(death=str(problem))
     return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines))

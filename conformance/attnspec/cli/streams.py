@@ -22,7 +22,7 @@ def output_error() -> OSError | None:
 
 
 @contextmanager
-def patient() -> Iterator[None]:
+def patient_streams() -> Iterator[None]:
     """Inside, the process's own standard streams raise nothing. Streams that stand in for them are left alone."""
     _open_descriptors()
     _lost_streams.clear()

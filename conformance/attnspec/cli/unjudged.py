@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
-from attnspec.cli.wording import few, plural
+from attnspec.cli.wording import name_few
 from attnspec.core.nouns import DType, Verdict
 from attnspec.record.outcome import Outcome
+from attnspec.report.figures import count_noun
 
 REASONS = 12   # reasons for not running that are listed
 OTHERS = 2     # reasons beside missing keywords that are told in a line
@@ -24,10 +25,10 @@ def in_short(digest: Digest) -> Iterator[str]:
     for verdict, words in _WORDS.items():
         undecided = [outcome for outcome in digest.outcomes if outcome.verdict is verdict]
         if len(digest.subjects) > 1 and undecided:
-            yield f"{plural(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
+            yield f"{count_noun(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
         elif clauses := _nowhere_decided(undecided, digest):
             them = "it" if len(clauses) == 1 else "them"
-            counted = plural(len(clauses), "clause")
+            counted = count_noun(len(clauses), "clause")
             yield f"{counted} {words[len(clauses) > 1]}: {format_lacking(clauses)} (-v lists {them})"
 
 
@@ -60,7 +61,7 @@ def _name_clauses(outcomes: Sequence[Outcome]) -> str:
 
 
 def _name_subjects(outcomes: Sequence[Outcome]) -> str:
-    return few(list(dict.fromkeys(each.subject for each in outcomes)), _ROOM)
+    return name_few(list(dict.fromkeys(each.subject for each in outcomes)), _ROOM)
 
 
 def format_lacking(outcomes: Sequence[Outcome]) -> str:
@@ -70,7 +71,7 @@ def format_lacking(outcomes: Sequence[Outcome]) -> str:
     others = [phrase for phrase in ranked if not phrase.startswith(_TAKES_NO)]
     if len(outcomes) > 1:
         others = [phrase.replace("that this clause needs", "that some of them need") for phrase in others]
-    told = [*([_TAKES + few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
+    told = [*([_TAKES + name_few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
     return "; ".join(told) + (f"; and {len(others) - OTHERS} more" if len(others) > OTHERS else "")
 
 
@@ -150,4 +151,4 @@ def _list_reasons(outcomes: Sequence[Outcome], at_most: int,
         why = f"{verdict_words(verdict)}: {reason or 'no reason was given'}"
         yield f"  {found[verdict, reason]:>4} {why} ({named(alike)})"
     if len(ranked) > at_most:
-        yield f"       and {plural(len(ranked) - at_most, 'further reason')}, in the record"
+        yield f"       and {count_noun(len(ranked) - at_most, 'further reason')}, in the record"

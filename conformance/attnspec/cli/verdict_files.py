@@ -14,7 +14,7 @@ from attnspec.core.errors import FileLocation
 from attnspec.core.files import ensure_writable
 from attnspec.core.github_actions import append_summary, is_on_github, is_told
 from attnspec.record.events import Event
-from attnspec.record.read import RunRecord, assemble
+from attnspec.record.read import RunRecord, assemble_record
 from attnspec.subjects.defined import annotated_at
 
 
@@ -36,7 +36,7 @@ class WholeRun:
     def record(self, name: str) -> RunRecord:
         """The record of the run, as it would be read from a file of this name."""
         where = FileLocation(name)
-        return assemble(((where, event) for event in self._events), name)
+        return assemble_record(((where, event) for event in self._events), name)
 
 
 JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",

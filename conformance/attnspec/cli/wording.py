@@ -14,6 +14,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import foretell_costs
 from attnspec.record.events import OWN_DEVICE, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
+from attnspec.report.figures import count_noun
 
 _COLOURS: Mapping[str, str] = {
     **{verdict_words(verdict): "red" for verdict in ALARMING},
@@ -43,7 +44,7 @@ def format_applicable(counts: Counter[str]) -> str:
     tried = left.total() - counts[_NOT_RUN]
     if not tried:
         return format_counts(counts)
-    share = f"{counts[_HELD]} of {plural(tried, 'applicable item')} {_HELD}"
+    share = f"{counts[_HELD]} of {count_noun(tried, 'applicable item')} {_HELD}"
     held = _coloured(share, _HELD if counts[_HELD] else _NOT_RUN)
     del left[_HELD]
     return f"{held}, {format_counts(left)}" if left else held
@@ -59,17 +60,13 @@ def name_probed(probed: SubjectProbed) -> str:
     return f"{probed.subject}{variant}, {probed.dtype.value}"
 
 
-def plural(number: int, noun: str) -> str:
-    """`1 item`, `3 items`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def opening(header: RunStarted) -> str:
+def format_opening(header: RunStarted) -> str:
     """What a run is, in one line."""
     environment = header.environment
     return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
-            f"{plural(header.items, 'item')} of {plural(len(header.planned), 'subject')}, {', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}"
+            f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
+            f"{', '.join(header.dtypes)}; "
+            f"effort {header.effort}, seed {header.seed}, {count_noun(int(environment['workers']), 'worker')}"
             f"{_living(header)}")
 
 
@@ -87,7 +84,7 @@ def _living(header: RunStarted) -> str:
     return f"; subjects live {there}" if there else ""
 
 
-def few(names: Sequence[str], room: int) -> str:
+def name_few(names: Sequence[str], room: int) -> str:
     """`a, b, c`: as many names as there are characters for, at least one; what is left out is `and 4 more`."""
     lengths = accumulate(len(name) + 2 for name in names)
     fitting = max(1, sum(length <= room for length in lengths))

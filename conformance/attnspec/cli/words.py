@@ -32,7 +32,7 @@ class VocabularyWord(NamedTuple):
     schema: Mapping[str, Any]
 
 
-def vocabulary() -> Iterator[VocabularyWord]:
+def list_vocabulary() -> Iterator[VocabularyWord]:
     """Every word. Raises SpecError where the schema was not written."""
     path = folder("spec") / "schema.json"
     if not path.is_file():

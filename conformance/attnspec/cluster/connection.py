@@ -107,7 +107,7 @@ class Connection:
 
     def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
         """What each of these workers answers; of one that cannot, why. One that has died meanwhile is left out."""
-        told = {each: self.ask_worker(worker.answer, question, each) for each in workers}
+        told = {each: self.ask_worker(worker.answer_question, question, each) for each in workers}
         return {address: each for address, each in told.items() if each is not None}
 
     def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
@@ -142,7 +142,7 @@ class Connection:
         """Withdraw what is not done, and end what is at work."""
         self.client.cancel(futures, force=True)
         with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to end
-            self.client.run(worker.stop, run, on_error="ignore")
+            self.client.run(worker.stop_run, run, on_error="ignore")
 
 
 def _judge_there() -> Callable[[str], str]:

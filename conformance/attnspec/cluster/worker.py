@@ -17,11 +17,11 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.codec import decode, encode
-from attnspec.runner.environment import environment
+from attnspec.runner.environment import describe_environment
 from attnspec.spec.load import load_spec
 from attnspec.subjects.installed import is_installed, look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.part import main; main()"
 """The process sees what its worker sees, and no variable tells it so: subjects' own interpreters would heed that."""
@@ -37,17 +37,17 @@ _LAST_PRINTED = 2000
 _running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 
-def answer(question: WorkerQuestion) -> WorkerAnswer:
+def answer_question(question: WorkerQuestion) -> WorkerAnswer:
     """What is here. What goes wrong is an answer, too."""
     plan, folder = _plan_of(question), Path(question.folder)
     if absent := tuple(_absent(plan)):
         return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
         look_in(plan.surroundings({}))
-        known = registered(plan.implementations)
+        known = registered_subjects(plan.implementations)
         wanted = plan.targets or tuple(known)
         return WorkerAnswer(
-            attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, environment(1, plan.device),
+            attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, describe_environment(1, plan.device),
             missing={target: _why_missing(target, known, folder) for target in wanted},
             releases={target: known[target].library.version for target in wanted if target in known})
     except AttnspecError as problem:
@@ -83,10 +83,10 @@ def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> 
 
 def judge_text(task: str) -> str:
     """As `judge`, in JSON."""
-    return json.dumps(encode(judge(decode(Task, json.loads(task)))))
+    return json.dumps(encode(judge_task(decode(Task, json.loads(task)))))
 
 
-def judge(task: Task) -> TaskResult:
+def judge_task(task: Task) -> TaskResult:
     """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
     with scratch_folder() as scratch, tempfile.TemporaryFile() as printed:
         result = scratch / "part.json"
@@ -115,7 +115,7 @@ def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:
         pass
 
 
-def stop(run: str) -> None:
+def stop_run(run: str) -> None:
     """End what of a run is being judged here: its client has left."""
     for process in _running_processes.get(run, ()):
         process.terminate()

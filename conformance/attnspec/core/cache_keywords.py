@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from attnspec.core.keyword import Acts, Keyword, RareValues, Saying
 from attnspec.core.nouns import Kind
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.serving_keywords import make_patterns
 
 POOL = "caches"
 
@@ -53,7 +53,7 @@ CACHES = (
         "is P + i, whatever `causal_alignment` says and whatever the lengths; mask and bias have P + S columns, and "
         "lengths count past and new keys together", "past", Acts.KEYS, "{0} | None",
         promise="keys and values of earlier calls stand before the new ones", kinds=_ATTENTION, in_layers=False,
-        axes="BHPD", values=patterns("past_key", PAST_PATTERNS, USUAL_PASTS, "past keys", "past_patterns"),
+        axes="BHPD", values=make_patterns("past_key", PAST_PATTERNS, USUAL_PASTS, "past keys", "past_patterns"),
         sample="half", is_uncommon=True, pool=POOL, beside="past_value", questions={
             "past.form": "Which keys does a query see where there are past keys and values?",
             "past.causal": "Where does a query stand under the causal flag where there are past keys?"},
@@ -74,8 +74,8 @@ CACHES = (
         "alibi_slopes", "(H,) or (B,H) float32, or float64 beside float64", "a bias of -slope·abs(p - j), where p is "
         "the query's own place, as `causal_alignment` counts it", "alibi_slopes", Acts.LOGITS, "{0} | None",
         promise="each head lowers its logits by its slope times the distance from the query's own place",
-        in_layers=False, axes="BH", values=patterns("alibi_slopes", SLOPE_PATTERNS, USUAL_SLOPES, "slopes",
-                                                    "slope_patterns"),
+        in_layers=False, axes="BH", values=make_patterns("alibi_slopes", SLOPE_PATTERNS, USUAL_SLOPES, "slopes",
+                                                         "slope_patterns"),
         sample="steep", is_uncommon=True, is_from_place=True, pool=POOL, misfit=_slopes_misfit,
         rare=OWN_SLOPES, questions={
             "slopes.form": "What is added to the logits of a query by the slope of its head?",

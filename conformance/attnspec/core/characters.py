@@ -18,7 +18,7 @@ _HALF = r"\ud800-\udfff"  # of a pair: no encoding writes it
 HIDDEN = re.compile(rf"[{_CONTROL}{_DIRECTION}{_UNSEEN}{_HALF}]|\r(?!\n)")
 
 
-def visible(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """The text with each such character as Python writes it. Line feeds and tabs stay."""
     return HIDDEN.sub(_escape_character, text)
 

@@ -44,6 +44,6 @@ def is_left_out(reason: str) -> bool:
     return reason.startswith(LEFT_OUT.partition("{")[0])
 
 
-def because(reason: str) -> str:
+def explain_left_out(reason: str) -> str:
     """`each new shape takes 0.4 s to compile`, of either."""
     return reason.partition(": ")[2]

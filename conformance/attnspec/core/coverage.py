@@ -59,15 +59,15 @@ def bucket_of(axis: str, length: int) -> int:
     return bisect_right(BUCKETS[axis], length) - 1
 
 
-def bounds(axis: str, bucket: int) -> tuple[int, int]:
+def bucket_bounds(axis: str, bucket: int) -> tuple[int, int]:
     """The least and the greatest length of a bucket."""
     ends = (*BUCKETS[axis][1:], LONGEST[axis] + 1)
     return BUCKETS[axis][bucket], ends[bucket] - 1
 
 
-def label(axis: str, bucket: int) -> str:
+def bucket_label(axis: str, bucket: int) -> str:
     """`64–127`; `1`."""
-    least, most = bounds(axis, bucket)
+    least, most = bucket_bounds(axis, bucket)
     return str(least) if least == most else f"{least}–{most}"
 
 
@@ -87,11 +87,15 @@ def places_of(axis: str) -> list[AxisBucket]:
 
 def _has_groups(pair: BucketPair) -> bool:
     lengths = dict(pair.places)
-    return not lengths.keys() >= {"H", "G"} or bounds("H", lengths["H"])[1] >= bounds("G", lengths["G"])[0]
+    if not lengths.keys() >= {"H", "G"}:
+        return True
+    _, most_heads = bucket_bounds("H", lengths["H"])
+    least_group, _ = bucket_bounds("G", lengths["G"])
+    return most_heads >= least_group
 
 
 @cache
-def bits() -> Mapping[BucketPair, int]:
+def pair_bits() -> Mapping[BucketPair, int]:
     """The bit of each pair."""
     return {pair: 1 << index for index, pair in enumerate(every_pair())}
 
@@ -114,12 +118,12 @@ def _met_in(places: tuple[AxisBucket, ...], used: frozenset[str]) -> int:
 
 @cache
 def _bits_by_ends() -> Mapping[_Ends, int]:
-    return {(pair.place, pair.other): bit for pair, bit in bits().items()}
+    return {(pair.place, pair.other): bit for pair, bit in pair_bits().items()}
 
 
 def pairs_in(found: int) -> Iterator[BucketPair]:
     """The pairs of a set."""
-    return (pair for pair, bit in bits().items() if found & bit)
+    return (pair for pair, bit in pair_bits().items() if found & bit)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from attnspec.core.keyword import Acts, Keyword
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.serving_keywords import make_patterns
 
 POOL = "decoder"
 
@@ -35,7 +35,7 @@ STEPS = (
         "None before the first; the call hands back the one for the next call", "decoder", Acts.LAYOUT, "Any",
         promise="calls one behind the other, each with the cache of the one before, are calls with a past",
         kinds=frozenset(), in_layers=False,
-        values=patterns("cache", STEP_PATTERNS, USUAL_STEPS, "steps", "step_patterns"), sample="halves",
+        values=make_patterns("cache", STEP_PATTERNS, USUAL_STEPS, "steps", "step_patterns"), sample="halves",
         is_uncommon=True, pool=POOL, questions={
             "cache.steps": "Which keys does a query see behind a cache that two calls have filled?",
             "cache.overfull": "What does a call do whose keys the cache has no room for?",

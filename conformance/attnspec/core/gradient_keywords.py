@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from attnspec.core.keyword import Acts, Keyword
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.serving_keywords import make_patterns
 
 POOL = "gradients"
 PROFILE = "gradients"
@@ -49,7 +49,7 @@ GRADIENTS = (
         GRAD, "(B,H,T,Dv) of the output's dtype", "the gradient of the output: those of the inputs are asked for",
         PROFILE, Acts.ANSWER, "{0}", promise="the gradients of the inputs are those of the definition",
         kinds=frozenset(), in_layers=False, axes="BHTV",
-        values=patterns(GRAD, GRAD_PATTERNS, USUAL_GRADS, "gradients of the output", "grad_patterns"),
+        values=make_patterns(GRAD, GRAD_PATTERNS, USUAL_GRADS, "gradients of the output", "grad_patterns"),
         sample="normal", is_uncommon=True, pool=POOL, called="output's gradient",
         other_names=("grad_out", "dout"), parameters=(GRAD, "grad_out", "dout", "do", "cotangent")),
 )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from attnspec.core.keyword import Acts, Keyword
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.serving_keywords import make_patterns
 
 POOL = "pages"
 
@@ -47,7 +47,7 @@ PAGES = (
         "in slot j % page of page block_table[b, j // page]; its number of keys comes with it", "paged", Acts.LAYOUT,
         "{0} | None", promise="keys and values lie in pages, which a table names for each batch entry",
         kinds=frozenset(), in_layers=False,
-        values=patterns("block_table", PAGE_PATTERNS, USUAL_PAGES, "pages", "page_patterns"), sample="shuffled",
+        values=make_patterns("block_table", PAGE_PATTERNS, USUAL_PAGES, "pages", "page_patterns"), sample="shuffled",
         is_uncommon=True, pool=POOL, other_names=("page_table", "block_tables"),
         parameters=("block_table", "block_tables", "page_table", "page_tables", "page_indices")),
 )

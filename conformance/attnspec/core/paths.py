@@ -30,7 +30,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def portable(text: str) -> str:
+def portable_text(text: str) -> str:
     """The text with paths shown from the folder that they are installed in, from attnspec's or the working directory.
 
     What a library prints or raises holds such paths.

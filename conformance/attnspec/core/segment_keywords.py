@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from attnspec.core.keyword import Acts, Keyword, RareValues, Saying
-from attnspec.core.serving_keywords import patterns
+from attnspec.core.serving_keywords import make_patterns
 
 POOL = "segments"
 
@@ -43,7 +43,7 @@ SEGMENTS = (
         "query_segments", "(B,T) int32", "the number of each query's segment: a query sees the keys of its own segment "
         "and no others", "segments", Acts.VISIBILITY, "{0} | None",
         promise="a query attends to the keys of its own segment only", in_layers=False, hides=True, axes="BT",
-        values=patterns("query_segments", SEGMENT_PATTERNS, USUAL_SEGMENTS, "segments", "segment_patterns"),
+        values=make_patterns("query_segments", SEGMENT_PATTERNS, USUAL_SEGMENTS, "segments", "segment_patterns"),
         sample="two", is_uncommon=True, pool=POOL, beside="key_segments", misfit=_segments_misfit,
         rare=OWN_KEY_SEGMENTS, questions={
             "segments.form": "Which keys does a query see where queries and keys have segments?"},

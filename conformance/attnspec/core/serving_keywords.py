@@ -35,7 +35,8 @@ def _reader(keyword: str, known: tuple[str, ...]) -> Callable[[str], str]:
     return read
 
 
-def patterns(keyword: str, known: Mapping[Any, str], usual: tuple[Any, ...], what: str, plural: str = "") -> Values:
+def make_patterns(keyword: str, known: Mapping[Any, str], usual: tuple[Any, ...], what: str,
+                  plural: str = "") -> Values:
     """The values of a keyword whose arrays are made by patterns, the first of the usual ones where none is said."""
     def taken(name: str) -> str:
         if name not in known:
@@ -47,7 +48,7 @@ def patterns(keyword: str, known: Mapping[Any, str], usual: tuple[Any, ...], wha
 
 
 def _lengths(keyword: str) -> Values:
-    return patterns(keyword, LENGTH_PATTERNS, USUAL_LENGTHS, "lengths")
+    return make_patterns(keyword, LENGTH_PATTERNS, USUAL_LENGTHS, "lengths")
 
 
 SinkPattern = Literal["spread", "normal", "zero", "rising", "hundred", "minus_infinity"]
@@ -93,7 +94,7 @@ SERVING = (
         "sinks", "(H,) float32, or float64 beside float64", "one more logit for each head, which joins the denominator "
         "of every row and has no value; nothing else changes it", "sinks", Acts.LOGITS,
         "{0} | None", promise="one more logit for each head joins the denominator of every row and has no value",
-        in_layers=False, axes="H", values=patterns("sinks", SINK_PATTERNS, USUAL_SINKS, "sinks"), sample="spread",
+        in_layers=False, axes="H", values=make_patterns("sinks", SINK_PATTERNS, USUAL_SINKS, "sinks"), sample="spread",
         is_uncommon=True, pool=POOL, questions={
             "sinks.form": "What does a sink s, one more logit for each head, do to the weights of a row?"},
         asks="What does a sink do to the weights?",

@@ -164,7 +164,7 @@ class Cost:
         return f"{self.work:.1e} multiply-adds a call, {memory}, about {max(1, round(self.seconds))} s a case"
 
 
-def cost(lengths: Mapping[str, int]) -> Cost:
+def estimate_cost(lengths: Mapping[str, int]) -> Cost:
     """What a case of these sizes costs, about."""
     B, H, Hkv, T, S, D, Dv = (lengths[axis] for axis in AXES)
     scores, entries = B * H * T * S, B * (H * T + Hkv * S) * (D + Dv)
@@ -178,7 +178,7 @@ def foretell_costs(texts: Iterable[str], deadline: float) -> Iterator[str]:
     """
     seconds = 0.0
     for text in texts:
-        each = cost(read_sizes(text))
+        each = estimate_cost(read_sizes(text))
         seconds += CASES * each.seconds
         yield f"sizes: {text}: {each}, up to {CASES} cases a clause"
     if seconds > deadline:

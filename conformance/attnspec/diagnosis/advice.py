@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
 from attnspec.core.nouns import is_bare
 from attnspec.diagnosis.diagnose import Diagnosis
-from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
 from attnspec.spec.load import added_files
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.subject import Subject
-from attnspec.subjects.target import importable
+from attnspec.subjects.target import importable_name
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.measures import beyond
 from attnspec.vocabulary.observables import see
@@ -78,8 +78,8 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
         return _mask_inverted(subject)
     if not diagnosis.located_stage.startswith((NOTHING, SPOILT)):
         return None
-    followed = {name for case in held for name in mattering(case)}
-    doubtful = [name for name in mattering(recipe) if name not in followed]
+    followed = {name for case in held for name in features_that_matter(case)}
+    doubtful = [name for name in features_that_matter(recipe) if name not in followed]
     return of_no_answer(subject, doubtful, trial.evaluator.conventions)
 
 
@@ -88,7 +88,7 @@ def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Expla
     is right; None of another clause.
     """
     clause = trial.check.clause
-    if clause.where.file not in map(shown, added_files(added)):
+    if clause.where.file not in map(shown_path, added_files(added)):
         return None
     scene = trial.scene(recipe)
     asked = {str(word.args["observe"]) for word in clause.then if "observe" in word.args}
@@ -112,8 +112,9 @@ def _mask_inverted(subject: Subject) -> Explanation | None:
     """Of a function of one's own: to turn it round, or to have an adapter do so."""
     if not is_bare(subject.id):
         return None
-    return Explanation(INVERTED, "Invert it. If your library documents that True hides a key, keep it: "
-                                 f"`attnspec init {importable(subject.id)}` writes an adapter that turns the mask", "")
+    advice = ("Invert it. If your library documents that True hides a key, keep it: "
+              f"`attnspec init {importable_name(subject.id)}` writes an adapter that turns the mask")
+    return Explanation(INVERTED, advice, "")
 
 
 def _causal_by_design(subject: Subject) -> Explanation | None:

@@ -28,7 +28,7 @@ from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import A_CHOICE, Explanation
@@ -184,7 +184,7 @@ class ArithmeticExplainer:
         place: where it fails. What fails at some sizes and holds just below is no arithmetic, which would show there.
         first: the case that failed, before it was shrunk; a class that does not allow it allows no whole clause.
         """
-        met = [failing, *([first] if first and work(first.sizes) <= PURSE else [])]
+        met = [failing, *([first] if first and count_work(first.sizes) <= PURSE else [])]
         if _is_plain(trial.check):
             self._met_cases.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
@@ -378,7 +378,8 @@ def _make_explanation(subject: Subject, dtype: DType, wider: Wider) -> Explanati
 def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: Wider) -> Explanation:
     """The class as what explains a failure, with the line that declares all its words under a key."""
     precision = _with_own(subject, key, {dtype.value: wider.words})
-    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, key, precision),
+    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}",
+                       format_declaration(subject, key, precision),
                        wider.words, precision)
 
 
@@ -394,7 +395,7 @@ def _with_own(subject: Subject, key: str, precision: Mapping[str, Words]) -> Map
     return {**said, **precision} if isinstance(said, Mapping) else precision
 
 
-def declaration(subject: Subject, key: str, precision: Mapping[str, Words]) -> str:
+def format_declaration(subject: Subject, key: str, precision: Mapping[str, Words]) -> str:
     """The line to paste: below a function of one's own, or into a registered subject's manifest, and where there."""
     if not is_bare(subject.id):
         return manifest_line(subject, key, precision)

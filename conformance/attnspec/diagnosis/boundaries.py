@@ -29,7 +29,7 @@ from attnspec.diagnosis.conditions import (
 )
 from attnspec.problems.problem import Sizes
 from attnspec.record.contradictions import is_needed, parts_of
-from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, move_axis
+from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""
@@ -55,7 +55,7 @@ _SCREENS: Sequence[Mapping[str, int]] = (
 _PAIRS = (("T", "S"), ("D", "Dv"))
 
 
-def begins(resizer: Resizer) -> Boundary | None:
+def find_boundary(resizer: Resizer) -> Boundary | None:
     """Where the failure of the resizer's case begins; None where it does not fail again."""
     if not resizer.fails(resizer.recipe.sizes):
         return None
@@ -103,7 +103,7 @@ class _BoundarySearch:
 
     @property
     def _large(self) -> tuple[str, ...]:
-        return tuple(axis for axis in self._axes if length(self.start_sizes, axis) >= _least_told(axis))
+        return tuple(axis for axis in self._axes if length_along(self.start_sizes, axis) >= _least_told(axis))
 
     def _screened(self) -> tuple[str, ...]:
         """Of the axes whose small length needs no reason, those of which a larger one holds, together with others."""
@@ -123,7 +123,7 @@ class _BoundarySearch:
 
     def _holds_at_one_length(self, one: str, other: str) -> bool:
         """Whether it holds with the first of two axes as long as the second."""
-        return self.resizer.fails(move_axis(self.start_sizes, one, length(self.start_sizes, other))) is False
+        return self.resizer.fails(move_axis(self.start_sizes, one, length_along(self.start_sizes, other))) is False
 
     def _move_one_axis(self, axis: str) -> Callable[[int], Sizes]:
         """The sizes with another length of this axis."""
@@ -131,7 +131,7 @@ class _BoundarySearch:
 
     def _profile(self, axis: str, at: Callable[[int], Sizes]) -> None:
         """The condition on one axis, with the sizes `at` each length; of blocks the least that fails is kept."""
-        here, known = length(self.start_sizes, axis), self._known_lengths(axis, at)
+        here, known = length_along(self.start_sizes, axis), self._known_lengths(axis, at)
         top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
         condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
         while condition and condition.rule is not LengthRule.FROM and (chance := self._held_by_chance(here, known, at)):
@@ -170,8 +170,8 @@ class _BoundarySearch:
 
     def _known_lengths(self, axis: str, at: Callable[[int], Sizes]) -> dict[int, bool]:
         """How the lengths of an axis fared so far, with the sizes `at` each."""
-        return {length(sizes, axis): failed for sizes, failed in self.resizer.known.items()
-                if at(length(sizes, axis)) == sizes}
+        return {length_along(sizes, axis): failed for sizes, failed in self.resizer.known.items()
+                if at(length_along(sizes, axis)) == sizes}
 
     def _fades(self, condition: LengthCondition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
         """Whether what is wrong becomes less and less, and lies within rounding beyond the last length that fails: with
@@ -242,22 +242,22 @@ class _BoundarySearch:
         """Query heads, unless it is found out that key heads or groups count."""
         if axis not in {"G", "Hkv"}:
             return _NAMES.get(axis, axis)
-        here, other = length(self.start_sizes, axis), "Hkv" if axis == "G" else "G"
+        here, other = length_along(self.start_sizes, axis), "Hkv" if axis == "G" else "G"
         profiles = self.found_profiles
         is_alike = other in profiles and profiles[other].condition == profiles[axis].condition
         if is_alike and not self.found_profiles[axis].is_threshold:
             return "H"
         if self.resizer.is_spent:
-            return "H" if axis == "Hkv" and length(self.start_sizes, "G") == 1 else _NAMES.get(axis, axis)
-        few = [max(few, length(self.start_sizes, other)) for few in (1, 2) if few < here]
+            return "H" if axis == "Hkv" and length_along(self.start_sizes, "G") == 1 else _NAMES.get(axis, axis)
+        few = [max(few, length_along(self.start_sizes, other)) for few in (1, 2) if few < here]
         shared = (move_axis(move_axis(self.start_sizes, axis, each), other, -(-here // each)) for each in few)
         return "H" if any(map(self.resizer.fails, shared)) else _NAMES.get(axis, axis)
 
     def _find_related_lengths(self) -> Iterator[BoundaryCondition]:
         """How two lengths compare, where single ones do not explain what was seen."""
         for one, other in _PAIRS:
-            are_near = {one, other} <= set(self._axes) and abs(length(self.start_sizes, one) - length(self.start_sizes,
-                                                                                                      other)) <= 1
+            difference = length_along(self.start_sizes, one) - length_along(self.start_sizes, other)
+            are_near = {one, other} <= set(self._axes) and abs(difference) <= 1
             odd = [axis for axis in (one, other) if axis in self.found_profiles]
             if all(self.found_profiles[axis].is_threshold and axis not in self._odd and not are_near for axis in odd):
                 continue
@@ -275,13 +275,13 @@ class _BoundarySearch:
 
     def _move_axes_together(self, one: str, other: str) -> Callable[[int], Sizes]:
         """The sizes with another length of the second axis, and the first moved by as much."""
-        by = length(self.start_sizes, one) - length(self.start_sizes, other)
+        by = length_along(self.start_sizes, one) - length_along(self.start_sizes, other)
         return lambda value: move_axis(move_axis(self.start_sizes, one, max(1, value + by)), other, value)
 
     def _find_least_difference(self, one: str, other: str) -> BoundaryCondition | None:
         """That one length exceeds the other by so many at the least, where more than one: both are moved by as much."""
-        long, short = sorted((one, other), key=lambda axis: length(self.start_sizes, axis), reverse=True)
-        here, there = length(self.start_sizes, long), length(self.start_sizes, short)
+        long, short = sorted((one, other), key=lambda axis: length_along(self.start_sizes, axis), reverse=True)
+        here, there = length_along(self.start_sizes, long), length_along(self.start_sizes, short)
         if here - there < 2:
             return None
         both = move_axis(self.start_sizes, short, there + _FURTHER)
@@ -297,7 +297,7 @@ class _BoundarySearch:
         """The comparison that two rounds of three cases bear out; empty if none is. The longer length of the first
         is the shorter of the second: this tells a comparison from a length that happens to hold.
         """
-        least = max(length(self.start_sizes, one), length(self.start_sizes, other)) + 13
+        least = max(length_along(self.start_sizes, one), length_along(self.start_sizes, other)) + 13
         seen = set()
         for base in (least, least + 7):
             trio = ((base + 7, base), (base, base), (base, base + 7))
@@ -317,20 +317,20 @@ class _BoundarySearch:
 
     def _may_equal(self, one: str, other: str) -> bool:
         """Whether a case with both of one length was put."""
-        return any(length(sizes, one) == length(sizes, other) for sizes in self.resizer.known)
+        return any(length_along(sizes, one) == length_along(sizes, other) for sizes in self.resizer.known)
 
     def _find_joint_conditions(self) -> Iterator[BoundaryCondition]:
         """Products of two axes that have to be large together: what one lacks the other makes up for."""
         heads = next((axis for axis in ("H", "Hkv") if axis in self._axes), "")
         for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
             if {one, other} <= set(self._axes) and self._may_multiply(one, other) and self._makes_up(one, other):
-                n = length(self.start_sizes, one) * length(self.start_sizes, other)
+                n = length_along(self.start_sizes, one) * length_along(self.start_sizes, other)
                 least, held = self._least_product(one, other, n), self._held_product(one, other)
                 for axis in (one, other):
                     self.found_profiles.pop(axis, None)
                 name = f"{one}·{self._heads_that_count(other, least)}" if one == "B" else f"{one}·{other}".replace(
                     "Hkv", "H")
-                if groups := length(self.start_sizes, "G") if "Hkv" in (one, other) and "Hkv" not in name else 0:
+                if groups := length_along(self.start_sizes, "G") if "Hkv" in (one, other) and "Hkv" not in name else 0:
                     least, held = (held * groups + 1 if groups > 1 else least), held * groups
                 self._holding_sizes += self._holding_sizes_below(one, other)[:1]
                 yield BoundaryCondition((one, other), f"{name} ≥ {least}", f"{name} = {held}")
@@ -339,10 +339,10 @@ class _BoundarySearch:
         """Query heads, unless as many of them that share fewer key heads hold; another axis is itself."""
         if axis != "Hkv" or "G" not in self._axes:
             return axis.replace("Hkv", "H")
-        if (groups := length(self.start_sizes, "G")) > 1:  # some clauses have no case without groups
+        if (groups := length_along(self.start_sizes, "G")) > 1:  # some clauses have no case without groups
             twice = (move_axis(sizes, "G", 2 * groups) for sizes in self._holding_sizes_below("B", axis)[:1])
             return "H" if any(map(self.resizer.fails, twice)) else "Hkv"
-        pairs = [(B, -(-least // (2 * B))) for B in (length(self.start_sizes, "B"), 1, 2)]
+        pairs = [(B, -(-least // (2 * B))) for B in (length_along(self.start_sizes, "B"), 1, 2)]
         shared = (move_axis(move_axis(move_axis(self.start_sizes, "B", B), "Hkv", Hkv), "G", 2) for B,
                   Hkv in pairs if B * Hkv < least)
         fared = [self.resizer.fails(sizes) for sizes in shared]
@@ -355,7 +355,7 @@ class _BoundarySearch:
 
     def _makes_up(self, one: str, other: str) -> bool:
         """Whether it fails as well with the longer of the two cut to half and the other made twice as long."""
-        a, b = length(self.start_sizes, one), length(self.start_sizes, other)
+        a, b = length_along(self.start_sizes, one), length_along(self.start_sizes, other)
         long, short = (one, other) if a > b else (other, one)
         half = -(-max(a, b) // 2)
         if half == max(a, b):
@@ -364,7 +364,7 @@ class _BoundarySearch:
 
     def _least_product(self, one: str, other: str, n: int) -> int:
         """The least product that fails, looked for with one of the shorter axis, or with two if it holds at one."""
-        short, long = sorted((one, other), key=lambda axis: length(self.start_sizes, axis))
+        short, long = sorted((one, other), key=lambda axis: length_along(self.start_sizes, axis))
         for few in (1, 2):
             with_few = move_axis(self.start_sizes, short, few)
             low, high = self._held_product(one, other) // few, -(-n // few)
@@ -382,12 +382,13 @@ class _BoundarySearch:
 
     def _held_product(self, one: str, other: str) -> int:
         """The largest product that is known to hold below the smallest failing one, all other axes as they are."""
-        return next((length(sizes, one) * length(sizes, other) for sizes in self._holding_sizes_below(one, other)), 0)
+        return next((length_along(sizes, one) * length_along(sizes, other)
+                     for sizes in self._holding_sizes_below(one, other)), 0)
 
     def _holding_sizes_below(self, one: str, other: str) -> list[Sizes]:
         """What is known to hold with a smaller product of two axes, all others as they are; the largest first."""
         def product(sizes: Sizes) -> int:
-            return length(sizes, one) * length(sizes, other)
+            return length_along(sizes, one) * length_along(sizes, other)
 
         smaller = (sizes for sizes in self._holding(one, other) if product(sizes) < product(self.start_sizes))
         return sorted(smaller, key=product, reverse=True)
@@ -395,8 +396,8 @@ class _BoundarySearch:
     def _holding(self, one: str, other: str) -> list[Sizes]:
         """What is known to hold with other lengths of two axes, all others as they are."""
         return [sizes for sizes, failed in self.resizer.known.items() if not failed
-                and move_axis(move_axis(self.start_sizes, one, length(sizes, one)), other,
-                              length(sizes, other)) == sizes]
+                and move_axis(move_axis(self.start_sizes, one, length_along(sizes, one)), other,
+                              length_along(sizes, other)) == sizes]
 
     def _nearest_holding_sizes(self) -> Iterator[Sizes]:
         """The nearest sizes that hold, of each axis or pair of axes that matters."""

@@ -217,7 +217,7 @@ class Profile:
                    key=lambda value: (value < start, abs(value - self.failing_length)), default=None)
 
 
-def conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
+def possible_conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
     """What may be behind a case that fails at this length of an axis, up to `top`."""
     yield from (LengthCondition(LengthRule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))
     yield LengthCondition(LengthRule.ONLY, fails_at, start=fails_at)
@@ -255,7 +255,8 @@ def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
 
     The next length is always the one on which those that are left are most divided. None: no condition fits.
     """
-    left = [each for each in (*conditions(fails_at, top), *_ends_before(known, fails_at)) if _bears_out(each, known)]
+    left = [each for each in (*possible_conditions(fails_at, top), *_ends_before(known, fails_at))
+            if _bears_out(each, known)]
     lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
     while left and lengths:
         candidates = np.array(sorted(lengths))

@@ -14,7 +14,7 @@ from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judge_case
 from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs
-from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate
+from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate_stage
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.rotary import locate_in_rotation
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
@@ -28,7 +28,7 @@ from attnspec.faults.planted import axes_of
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.problems.recipe import Recipe
-from attnspec.record.boundaries import blocks
+from attnspec.record.boundaries import suggest_blocks
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
@@ -193,7 +193,7 @@ class Examiner:
             return Diagnosis(tuple({each.likeness.fault: each.likeness for each in reversed(like)}.values())[::-1])
         if case.bar.subject.declaration.kind is Kind.ROTARY:
             return Diagnosis(located_stage=locate_in_rotation(case.bar, problems))
-        located = locate(case.bar, trial.evaluator.dtype, problems)
+        located = locate_stage(case.bar, trial.evaluator.dtype, problems)
         is_backward = located == NOTHING and GRAD in failing.features
         return Diagnosis(located_stage=BACKWARD if is_backward else located)
 
@@ -346,7 +346,7 @@ def _of_blocks(begins: str) -> Iterator[Fault]:
     """The faults of rescaling with common blocks, and all faults of blocks with those that a boundary suggests."""
     yield from OF_OTHER_SIZES
     known = {fault.name for fault in OF_OTHER_SIZES}
-    suggested = [size for size in blocks(begins) if size != SIZE][:SIZES]
+    suggested = [size for size in suggest_blocks(begins) if size != SIZE][:SIZES]
     yield from (fault for size in suggested for fault in of_size(size) if fault.name not in known)
 
 

@@ -24,7 +24,7 @@ from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
-from attnspec.subjects.lower import misfit
+from attnspec.subjects.lower import lowering_misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed
@@ -258,7 +258,7 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     for call in (*(LAYER_CALLS if is_layer else ()), *CALLS, *UNCOMMON_CALLS):
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
-        if is_layer and misfit(call.recipe.sizes, subject.declaration.limits):
+        if is_layer and lowering_misfit(call.recipe.sizes, subject.declaration.limits):
             continue
         problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
@@ -277,10 +277,10 @@ def _is_common(recipe: Recipe, bar: Bar) -> bool:
     of_keywords = (name for name, convention in CONVENTIONS.items() if convention.keyword in recipe.features)
     return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
         bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name]
-        for name in (*mattering(recipe), *of_keywords))
+        for name in (*features_that_matter(recipe), *of_keywords))
 
 
-def mattering(recipe: Recipe) -> tuple[str, ...]:
+def features_that_matter(recipe: Recipe) -> tuple[str, ...]:
     """The conventions on which the answer to a problem hangs, in all its rows."""
     sizes, features = recipe.sizes, recipe.features
     has_offset = (sizes.T != sizes.S or bool(COUNTS.keys() & features)) and not features.intersection(CACHED)

@@ -237,7 +237,7 @@ def _sizes(limits: Limits) -> Sizes:
     return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
 
 
-def locate(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
+def locate_stage(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
     """The first stage that reads wrong, in a sentence; else the keywords that a failing problem cannot do without."""
     reader = Reader(bar, dtype)
     with np.errstate(all="ignore"):

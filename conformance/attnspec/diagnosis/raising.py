@@ -12,11 +12,11 @@ from attnspec.core.nouns import DType, Kind, is_bare
 from attnspec.core.refusal import Refusal
 from attnspec.record.outcome import Explanation
 from attnspec.subjects.call import UnusableAnswer
-from attnspec.subjects.causes import WordedRefusal, causes
+from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import PLAIN, Case, case_of
-from attnspec.subjects.refusals import begin
+from attnspec.subjects.refusals import begin_interview
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 
 _IN_WORDS = {"G > 1": "Hkv < H"}
@@ -71,13 +71,13 @@ class RaisingExplainer:
         return True
 
     def _search(self, raised: SubjectRaised, dtype: DType, end: Case) -> Explanation | None:
-        begun = begin(self.subject, dtype)
+        begun = begin_interview(self.subject, dtype)
         if begun is None:
             return self._explain_constant_raising(raised, dtype)
         interview = Interview(self.subject, dtype, origin=raised.origin)
         if interview.refusal(begun.start):
             return None
-        found = causes(interview, begun.start, end)
+        found = find_causes(interview, begun.start, end)
         return self._explain_place(raised, found) if found else None
 
     def _explain_constant_raising(self, raised: SubjectRaised, dtype: DType) -> Explanation:

@@ -76,7 +76,7 @@ def wrong_entries(scene: Scene) -> tuple[Array, tuple[str, ...]] | None:
     return None
 
 
-def ranges(wrong: Array, axes: Sequence[str]) -> str:
+def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
     """`rows 64 to 128 of every head`; "every entry" where all of them are wrong.
 
     wrong: bool, of any shape with these axes, some of them True.

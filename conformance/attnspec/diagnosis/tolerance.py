@@ -28,7 +28,7 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import grad_given, inputs_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import Ending, LoggedCall
-from attnspec.trials.evaluator import settled
+from attnspec.trials.evaluator import rows_without_gradient
 from attnspec.vocabulary.scene import AnyProblem, working
 
 
@@ -55,7 +55,8 @@ class Gauge:
         """Whether two arrays, (B,H,T,Dv) or as the truth is, are one within the roundings of both classes at the size
         of the second, and `spread`.
         """
-        size, least = (np.abs(finite(array)).max(axis=-1, keepdims=True, initial=0.0) for array in (other, self.truth))
+        size, least = (np.abs(replace_non_finite(array)).max(axis=-1, keepdims=True, initial=0.0)
+                       for array in (other, self.truth))
         # a wrong answer may be larger than the true one, and rounds in proportion to its own size
         stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
         slack = self.either * stretch + self.relative * size + spread
@@ -77,13 +78,13 @@ class Gauge:
         return gap / off if off > 0 else np.inf if gap > 0 else 0.0
 
 
-def distance(one: Array, other: Array) -> float:
+def largest_distance(one: Array, other: Array) -> float:
     """The largest distance of two arrays of one shape, any shape; infinities and NaNs have none."""
     with np.errstate(all="ignore"):
-        return float(np.abs(finite(one - other)).max(initial=0.0))
+        return float(np.abs(replace_non_finite(one - other)).max(initial=0.0))
 
 
-def finite(array: Array) -> Array:
+def replace_non_finite(array: Array) -> Array:
     """An array of any shape, with 0 for what is not finite."""
     return np.where(np.isfinite(array), array, 0.0)
 
@@ -183,7 +184,7 @@ class Ruler:
         one.
         """
         moved = [self._arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
-        return [2 * max((distance(one, arrays[index]) for arrays in moved), default=0.0)
+        return [2 * max((largest_distance(one, arrays[index]) for arrays in moved), default=0.0)
                 for index, one in enumerate(others)]
 
     def _arrays(self, step: LoggedCall) -> list[Array]:
@@ -287,7 +288,7 @@ class Bar:
         classes = (self.precision, backward), (fault, backward_precision_of(None, fault))
         own, other = (expect_gradients(
             problem, grad_given(problem, declared), *each, conventions=self.conventions,
-            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions))
+            scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions))
             for each in classes)
         relative = _relative((self.precision, fault), problem.sizes.S)
         return {name: _gauge_of_gradient(own[name], other[name], relative)
@@ -334,7 +335,7 @@ def _largest(own: Array, *opened: Array) -> Array:
     hidden.
     """
     allowances = own, functools.reduce(np.add, opened, np.zeros(()))
-    return functools.reduce(np.maximum, (finite(each).max(axis=-1, keepdims=True, initial=0.0)
+    return functools.reduce(np.maximum, (replace_non_finite(each).max(axis=-1, keepdims=True, initial=0.0)
                                          for each in allowances if each.ndim))
 
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
-from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
-from attnspec.diagnosis.ranges import ranges, wrong_entries
+from attnspec.diagnosis.ranges import describe_ranges, wrong_entries
 from attnspec.numerics.sinks import sink_over_lse
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
@@ -27,7 +27,7 @@ from attnspec.record.contradictions import (
     ConditionStanding,
     condition_standing,
     lengths_in,
-    meets,
+    meets_condition,
     needed_alone,
     parts_of,
     weaken_boundary,
@@ -137,7 +137,7 @@ def with_variables(trial: Trial, resizer: Resizer, boundary: Boundary) -> Bounda
 def _divide(begins: str, facts: Sequence[Fact]) -> bool:
     """Whether the conditions on lengths are met by all that fail, and by none that hold."""
     parts = parts_of(begins)
-    return all(all(meets(part, each.problem.sizes.by_axis) is not False for part in parts) is each.fails
+    return all(all(meets_condition(part, each.problem.sizes.by_axis) is not False for part in parts) is each.fails
                for each in facts)
 
 
@@ -197,7 +197,7 @@ def _others(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
 
 
 def _measurable(trial: Trial, recipe: Recipe) -> Problem | None:
-    if work(recipe.sizes) > LARGEST:
+    if count_work(recipe.sizes) > LARGEST:
         return None
     problem = trial.evaluator.problem(recipe, trial.check.domain.poses)
     return problem if isinstance(problem, Problem) else None
@@ -302,7 +302,7 @@ class Whereabouts:
         boundary = self._find_shared_boundary(resizer)
         if boundary is None and searches and self._search_count < patience.failures:
             self._search_count += 1
-            boundary = begins(resizer)
+            boundary = find_boundary(resizer)
             boundary = with_variables(trial, resizer, boundary) if boundary and patience is USUAL else boundary
             self._found_boundaries += [boundary] if boundary else []
         if boundary is None:
@@ -359,7 +359,7 @@ def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> Failur
         recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
         found = wrong_entries(trial.scene(recipe)) if recipe else None
         if found:
-            return FailurePlace(boundary.sentence, f"At {sizes}: {ranges(*found)}.", recipe)
+            return FailurePlace(boundary.sentence, f"At {sizes}: {describe_ranges(*found)}.", recipe)
     return FailurePlace(boundary.sentence)
 
 

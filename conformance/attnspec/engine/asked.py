@@ -14,7 +14,7 @@ from attnspec.core.gradient_keywords import GRAD, POOL, PROFILE
 from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.plan import Plan
 from attnspec.engine.selection import is_hurried
-from attnspec.problems.keyword_arrays import grads
+from attnspec.problems.keyword_arrays import make_output_gradient
 from attnspec.problems.problem import Problem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import NotDifferentiated, SubjectRaised, UnusableAnswer
@@ -64,7 +64,7 @@ def _without_derivative(subject: Subject) -> str:
     problem = Case(sizes, given).pose_problem(dtype, subject.declaration.kind)
     if not isinstance(problem, Problem):
         return ""
-    problem = problem.but(grad_output=grads("normal", 0, sizes, dtype))
+    problem = problem.but(grad_output=make_output_gradient("normal", 0, sizes, dtype))
     if subject.refuses(problem):
         return ""
     try:

@@ -14,7 +14,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
-from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates, is_bare
+from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, does_gate_run, is_bare
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
 from attnspec.core.version import VERSION
@@ -31,7 +31,7 @@ from attnspec.subjects.baseline import ConventionKey, by_key, read_baseline, rea
 from attnspec.subjects.baseline_conditions import DIGITS, Conditions, TriedConditions, novelty_of
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import guess_meant_target, imports_of
-from attnspec.subjects.registry import findings_about, process_of, registered
+from attnspec.subjects.registry import findings_about, process_of, registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
@@ -104,7 +104,8 @@ class Engine:
         """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
         library = "" if is_bare(target) else target.partition("/")[0]
         if library not in self._manifests:
-            self._manifests[library] = registered(self.plan.implementations, library=library) if library else {}
+            known = registered_subjects(self.plan.implementations, library=library) if library else {}
+            self._manifests[library] = known
         return self._manifests[library].get(target)
 
     def _findings(self, target: str) -> tuple[KnownFinding, ...]:
@@ -249,13 +250,13 @@ class Engine:
 
     def _begin(self, target: str) -> None:
         """Have the subject's process begin while what judges it is imported here."""
-        from attnspec.subjects.target import begin  # noqa: PLC0415  (weight: numpy)
+        from attnspec.subjects.target import begin_target  # noqa: PLC0415  (weight: numpy)
 
         known = self._find_registered(target)
         is_there = is_bare(target) or (known and not known.missing)
         if is_there and target not in self.plan.in_process:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
-            begin(target, surroundings, known, map(Path, self.plan.implementations))
+            begin_target(target, surroundings, known, map(Path, self.plan.implementations))
 
     def _let_go(self) -> None:
         """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
@@ -278,7 +279,7 @@ class Engine:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
         return self._subject_run(target).card
 
-    def refused(self, target: str) -> Mapping[str, str]:
+    def find_refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
         return self._subject_run(target).subject.refused
 
@@ -307,7 +308,7 @@ class Engine:
         deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
         told = with_deviations(outcome, deviations, found.library.version if found else "")
         told = with_convention(with_choice(told, self._findings(outcome.subject)), self._known_conventions)
-        is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
+        is_new = told.verdict in FAILURES and does_gate_run(told.verdict, told.level, strict=self.plan.strict)
         return as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
 
     def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:

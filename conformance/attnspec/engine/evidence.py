@@ -9,10 +9,10 @@ import numpy as np
 
 from attnspec.core.nouns import Effort, Level, Panel
 from attnspec.core.sizes import spell_lengths
-from attnspec.diagnosis.ranges import ranges
+from attnspec.diagnosis.ranges import describe_ranges
 from attnspec.diagnosis.whereabouts import FailurePlace
 from attnspec.engine.cases import in_a_line
-from attnspec.problems.demand import logits, work
+from attnspec.problems.demand import count_logits, count_work
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
@@ -112,7 +112,7 @@ def _region(compared: Compared) -> str:
     """Which of all entries are wrong. Nothing of a single row that is not the first: its index alone would mislead."""
     if not compared.wrong.any() or compared.first_row:
         return ""
-    told = ranges(compared.wrong, compared.axes)
+    told = describe_ranges(compared.wrong, compared.axes)
     return f" Wrong: {told}{' that is compared' if compared.wrong.all() else ''}."
 
 
@@ -172,7 +172,7 @@ def _hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
 
 
 def _is_drawable(scene: Scene, run: str) -> bool:
-    return all(logits(part.sizes) <= LARGEST_WEIGHTS and not isinstance(part, RotaryProblem)
+    return all(count_logits(part.sizes) <= LARGEST_WEIGHTS and not isinstance(part, RotaryProblem)
                for part in scene.runs[run].parts)
 
 
@@ -249,4 +249,4 @@ def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -
     """
     level = trial.check.clause.level
     is_minor = level is Level.MAY or (level is Level.SHOULD and is_further)
-    return not is_minor and work(Recipe.parse(evidence.recipe).sizes) <= MOST[Effort.THOROUGH]
+    return not is_minor and count_work(Recipe.parse(evidence.recipe).sizes) <= MOST[Effort.THOROUGH]

@@ -25,7 +25,7 @@ from attnspec.engine.portions import Portions
 from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.fault import Stage
 from attnspec.faults.subject import own_subject
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import weaken_boundary
 from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
@@ -227,7 +227,7 @@ def _is_spent(trial: Trial) -> bool:
 def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evidence:
     """The evidence with what is right beside what is wrong, where the case asks for more than the output."""
     asks_for_more = recipe.features & {GRAD, "return_lse"}
-    if not evidence.measured or not asks_for_more or work(recipe.sizes) > MOST_BESIDE:
+    if not evidence.measured or not asks_for_more or count_work(recipe.sizes) > MOST_BESIDE:
         return evidence
     told = right_beside(trial.scene(recipe), recipe)
     return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, told))))

@@ -13,7 +13,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
-from attnspec.record.explaining import explains, is_choice
+from attnspec.record.explaining import does_explain, is_choice
 from attnspec.record.outcome import Change, KnownFinding, Outcome
 from attnspec.subjects.baseline import ConventionKey, changed_convention
 
@@ -73,7 +73,7 @@ def as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
 
 def with_choice(outcome: Outcome, findings: Sequence[KnownFinding]) -> Outcome:
     """The outcome, EXPECTED where all that explains the failure is what the library documents that it does."""
-    causes = [each for each in findings if outcome.verdict in FAILURES and explains(each, outcome)]
+    causes = [each for each in findings if outcome.verdict in FAILURES and does_explain(each, outcome)]
     if not causes or not all(map(is_choice, causes)):
         return outcome
     choice = causes[0]

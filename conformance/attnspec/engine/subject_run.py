@@ -26,7 +26,7 @@ from attnspec.engine.cases import unfinished_evidence
 from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
@@ -37,7 +37,7 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.plain import case_of
-from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin, narrow_subject
+from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
 from attnspec.trials.asked_sizes import Asked, asked_of
@@ -74,7 +74,7 @@ class Refusals:
             is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))
             with asking_for(self.subject, Asking.TAKES):
                 begun = self._begin_at_dtype(dtype) if is_clear else None
-                refused = begun.refused(case_of(raised.asked)) if begun else ()
+                refused = begun.find_refused(case_of(raised.asked)) if begun else ()
             failures.update(() if refused else (raised.gist,))
             return refused
 
@@ -82,7 +82,7 @@ class Refusals:
 
     def _begin_at_dtype(self, dtype: DType) -> Begun | None:
         if dtype not in self._begun_by_dtype:
-            self._begun_by_dtype[dtype] = begin(self.subject, dtype)
+            self._begun_by_dtype[dtype] = begin_interview(self.subject, dtype)
         return self._begun_by_dtype[dtype]
 
     def add_refusals(self, outcome: Outcome, within: Subject) -> Outcome:
@@ -367,7 +367,7 @@ class SubjectRun:
     @property
     def _small(self) -> tuple[Sizes, ...]:
         """The sizes of the failing cases that were shrunk so far, those of the least work first."""
-        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=work))[:SMALL]
+        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=count_work))[:SMALL]
 
     def _is_known(self, trial: Trial, recipe: Recipe) -> bool:
         """Whether what explains an earlier failure explains this case."""

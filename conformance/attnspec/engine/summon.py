@@ -14,7 +14,7 @@ from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes, complaint_of_all_calls
 from attnspec.subjects.subject import Subject, SubjectDied
-from attnspec.subjects.target import importable
+from attnspec.subjects.target import importable_name
 from attnspec.subjects.watching import Asking, asking_for, incidents_of, surviving_errors, watch_subject
 
 
@@ -62,7 +62,8 @@ def load_subject(target: str, plan: Plan) -> Subject:
     if is_bare(target):
         with asking_for(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):
             before = subject.callee.cpu_seconds()
-            check_axes(subject, target=importable(target))  # nothing is concluded of one that dies; clauses say how
+            # nothing is concluded of one that dies; clauses say how
+            check_axes(subject, target=importable_name(target))
             if _is_slow(subject, subject.callee.cpu_seconds() - before):
                 subject = with_compiling(subject)
             _check_lift(subject, plan)

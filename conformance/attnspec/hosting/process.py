@@ -66,7 +66,7 @@ def first_line(count: int) -> bytes:
             "'program','exec'))\n").encode()
 
 
-def program(surroundings: Surroundings, shared: int = -1) -> bytes:
+def program_text(surroundings: Surroundings, shared: int = -1) -> bytes:
     """The supervisor, the files of the host, and what it is to set. shared: a descriptor of memory; -1 for none."""
     settings: dict[str, Any] = {"without": _TELLING, "memory": surroundings.memory, "shared": shared}
     if surroundings.speaks is Speaks.PYTHON:
@@ -100,7 +100,7 @@ def _environment(surroundings: Surroundings) -> dict[str, str]:
     return {**own, "XLA_FLAGS": " ".join(dict.fromkeys(flags))}
 
 
-def environment(surroundings: Surroundings) -> dict[str, str] | None:
+def process_environment(surroundings: Surroundings) -> dict[str, str] | None:
     """What a program that speaks the protocol is born into. None: Python inherits all, and is told the rest."""
     if surroundings.speaks is Speaks.PYTHON:
         return None
@@ -205,7 +205,8 @@ class HostProcess:
         command = start_command(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=self._stderr, start_new_session=True, env=environment(surroundings),
+                                             stderr=self._stderr, start_new_session=True,
+                                             env=process_environment(surroundings),
                                              cwd=surroundings.folder or None, pass_fds=[shared] if shared >= 0 else [])
         except OSError as cause:
             raise TargetError(f"{surroundings.command_text} cannot be started: {cause.strerror}.") from None
@@ -226,7 +227,7 @@ class HostProcess:
             self._hand_over(shared, time.monotonic() + STARTING)
 
     def _hand_over(self, shared: int, until: float) -> None:
-        text = program(self._surroundings, shared)
+        text = program_text(self._surroundings, shared)
         try:
             self._write([first_line(len(text))], until)
             said, byte = b"", bytearray(1)

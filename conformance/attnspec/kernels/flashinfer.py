@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnspec.core.errors import AttnspecError, TargetError, UsageError
-from attnspec.core.nouns import Effort, Level, Verdict, gates
+from attnspec.core.nouns import Effort, Level, Verdict, does_gate_run
 from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import target_of
-from attnspec.runner.judge import clause_of, distinct_items, load_engine, pronounce
-from attnspec.runner.texts import violation
+from attnspec.runner.judge import clause_of, distinct_items, load_engine, pronounce_verdict
+from attnspec.runner.texts import format_violation
 
 RAGGED = ("q", "k", "v", "qo_indptr", "kv_indptr", "sm_scale")
 PREFILL = ("q", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "sm_scale")
@@ -174,11 +174,11 @@ def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUI
         if clause.level is not Level.MUST:
             continue
         with one_thread():
-            outcome = pronounce(judge, item, plan=plan)
+            outcome = pronounce_verdict(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
             raise TargetError(outcome.reason)
-        if gates(outcome.verdict, outcome.level, strict=False):
-            return KernelJudgement(held, outcome, violation(outcome, says=clause.says, where=str(clause.where)))
+        if does_gate_run(outcome.verdict, outcome.level, strict=False):
+            return KernelJudgement(held, outcome, format_violation(outcome, says=clause.says, where=str(clause.where)))
         held += outcome.verdict is Verdict.HELD
     return KernelJudgement(held)
 

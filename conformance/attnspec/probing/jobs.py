@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.probing.subjects import Probing, probings
+from attnspec.probing.subjects import Probing, planned_probes
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import SubjectCard
@@ -34,7 +34,7 @@ class Probes:
 
     def items(self) -> tuple[Probing, ...]:
         """Every subject of the plan."""
-        return tuple(probings(self.plan))
+        return tuple(planned_probes(self.plan))
 
     def header(self, blank: RunStarted) -> RunStarted:
         """As it is."""
@@ -65,7 +65,7 @@ class Probes:
         """How many answers contradict the manifest."""
         probes = [each for each in done if isinstance(each, SubjectProbed)]
         counts = {"answers": sum(len(each.found) for each in probes),
-                  "contradictions": len(contradictions(probes)),
+                  "contradictions": len(find_contradictions(probes)),
                   "lost": sum(bool(each.lost) for each in probes)}
         is_idle = interrupted or counts["lost"] or not counts["answers"]
         code = CANNOT_RUN if interrupted else VIOLATED if counts["contradictions"] else \
@@ -73,6 +73,6 @@ class Probes:
         return Conclusion(code, {word: count for word, count in counts.items() if count})
 
 
-def contradictions(probes: Sequence[SubjectProbed]) -> list[Found]:
+def find_contradictions(probes: Sequence[SubjectProbed]) -> list[Found]:
     """The answers that are not what the manifest says."""
     return [found for each in probes for found in each.found if found.is_contradiction]

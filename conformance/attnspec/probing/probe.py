@@ -14,7 +14,7 @@ from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
-from attnspec.probing.subjects import first
+from attnspec.probing.subjects import main_dtype
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
@@ -256,8 +256,8 @@ class PendingQuestion:
         return Found(self.name, self.asks, reply.answer, reply.detail, claimed)
 
 
-def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
-          brief: bool = False) -> Iterator[PendingQuestion]:
+def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
+                  brief: bool = False) -> Iterator[PendingQuestion]:
     """Step by step. base: the subject whose variant this is: then it is told, too, where the two differ. whole: all
     questions, not only those that are asked at every dtype.  brief: of a variant only where the two differ.
     """
@@ -314,9 +314,9 @@ class ProbeWorker:
         subject = base.variant(variant) if variant else base
         found: list[Found] = []
         if dtype in subject.declaration.dtypes:
-            is_first = dtype is first(base.declaration, self._plan)
+            is_first = dtype is main_dtype(base.declaration, self._plan)
             is_brief = self._plan.effort is Effort.GLANCE
-            for step in probe(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
+            for step in probe_subject(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
                 found += filter(None, [step.take()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)

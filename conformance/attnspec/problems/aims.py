@@ -13,11 +13,11 @@ from itertools import product
 
 import numpy as np
 
-from attnspec.core.coverage import BUCKETS, BucketPair, bounds, every_pair
+from attnspec.core.coverage import BUCKETS, BucketPair, bucket_bounds, every_pair
 from attnspec.core.declaration import Limits
 from attnspec.problems.axes import STANDARD_WIDTHS
 from attnspec.problems.demand import Demand, work_of
-from attnspec.problems.fitting import shortest
+from attnspec.problems.fitting import shortest_lengths
 from attnspec.problems.problem import Array
 
 Span = tuple[str, tuple[int, int]]
@@ -43,7 +43,7 @@ def pairs_of_axes() -> tuple[BucketPair, ...]:
 
 def aim_at(pair: BucketPair) -> Aim:
     """Any lengths in the buckets of a pair."""
-    return tuple((axis, bounds(axis, bucket)) for axis, bucket in pair.places)
+    return tuple((axis, bucket_bounds(axis, bucket)) for axis, bucket in pair.places)
 
 
 def is_met(aim: Aim, lengths: Mapping[str, int]) -> bool:
@@ -68,7 +68,7 @@ def _uses() -> Iterator[Aim]:
 
 
 def _spans(axis: str) -> Iterator[Span]:
-    return ((axis, bounds(axis, bucket)) for bucket in range(len(BUCKETS[axis])))
+    return ((axis, bucket_bounds(axis, bucket)) for bucket in range(len(BUCKETS[axis])))
 
 
 def _spans_above(axis: str, least: int) -> tuple[Span, ...]:
@@ -87,7 +87,7 @@ def work_at(lengths: Mapping[str, int]) -> int:
 
 def _least_work(spans: Mapping[str, tuple[int, int]], limits: Limits) -> int:
     """The work of the cheapest problem within these spans."""
-    return work_at(shortest(spans, limits))
+    return work_at(shortest_lengths(spans, limits))
 
 
 @lru_cache(maxsize=16)

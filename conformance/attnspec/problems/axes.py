@@ -123,7 +123,7 @@ def _lengths(most: int) -> dict[int, float]:
 MOST_TOKENS_THOROUGH = 8192
 
 
-def axes(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, LengthDistribution]:
+def length_distributions(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, LengthDistribution]:
     """The axes by letter. G is H/Hkv; H follows from Hkv and G.
 
     blocks: those of a subject: half of the weight of their axes lies on the ends of these.

@@ -21,7 +21,7 @@ from attnspec.core.keywords import BESIDE
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.caches import past_by
-from attnspec.problems.demand import logits, work
+from attnspec.problems.demand import count_logits, count_work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
@@ -132,8 +132,8 @@ class Menu:
     @cached_property
     def weighted_shapes(self) -> tuple[Sizes, ...]:
         """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
-        ascending = sorted(self.shapes, key=lambda sizes: (work(sizes), *sizes.by_axis.values()))
-        return tuple(sizes for sizes in ascending for _ in range(3 if logits(sizes) <= SMALL else 1))
+        ascending = sorted(self.shapes, key=lambda sizes: (count_work(sizes), *sizes.by_axis.values()))
+        return tuple(sizes for sizes in ascending for _ in range(3 if count_logits(sizes) <= SMALL else 1))
 
     def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""

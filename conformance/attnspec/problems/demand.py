@@ -75,7 +75,7 @@ class Demand:
         """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""
         calls = self.runs * self.passes * (-(-sizes.S // sizes.Dv) if self.reads else 1)
         features = _features(sizes) if self.projects else 0
-        return (work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
+        return (count_work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
 
     @property
     def calls(self) -> int:
@@ -241,7 +241,7 @@ class Demand:
         """Whether clause and subject take a problem of these sizes as it is, whatever it costs."""
         return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
-                and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
+                and limits.min_scores <= count_logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
                 and not (limits.all_refusals and limits.misfit_of(sizes.by_axis, self.domain.always_within(limits)))
                 and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)
                 and not (self.projects and _features(sizes) > MOST_FEATURES)
@@ -265,7 +265,7 @@ class Demand:
         return not is_grouped or taken
 
 
-def work(sizes: Sizes) -> int:
+def count_work(sizes: Sizes) -> int:
     """About how many multiply-adds a call costs, and what is worked out beside it."""
     return work_of(sizes.B, sizes.H, sizes.T, sizes.S, sizes.D + sizes.Dv)
 
@@ -275,7 +275,7 @@ def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
     return B * H * (T * S * (widths + _PER_LOGIT) + _PER_ENTRY * (T + S) * widths)
 
 
-def logits(sizes: Sizes) -> int:
+def count_logits(sizes: Sizes) -> int:
     """How many dot products a problem of these sizes has: B·H·T·S."""
     return sizes.B * sizes.H * sizes.T * sizes.S
 

@@ -36,7 +36,7 @@ from attnspec.core.keywords import BESIDE
 from attnspec.problems.caches import past_by
 from attnspec.problems.choices import Menu
 from attnspec.problems.domain import Domain
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.fitting import adapt_sizes, fit_to_limits
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
@@ -65,7 +65,7 @@ def deal_rows(factors: tuple[str, ...], strength: int, seed: int) -> tuple[Row, 
     is_new = np.ones((len(groups), 2**strength), bool)
     rows: list[Row] = []
     while is_new.any():
-        candidates = words(seed, f"feature row {len(rows)}", (CANDIDATES, len(factors))) & 1
+        candidates = random_words(seed, f"feature row {len(rows)}", (CANDIDATES, len(factors))) & 1
         # each candidate meets one combination that is new for certain, so that the search ends
         group, combination = np.argwhere(is_new)[0]
         candidates[:, groups[group]] = combination >> np.arange(strength) & 1

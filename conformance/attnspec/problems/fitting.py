@@ -53,7 +53,7 @@ def partners_of(limits: Limits, *, is_square: bool = False) -> Mapping[str, str]
     return {**lengths, **({"D": "Dv", "Dv": "D"} if limits.ties_value_width else {})}
 
 
-def shortest(spans: Mapping[str, tuple[int, int]], limits: Limits) -> Mapping[str, int]:
+def shortest_lengths(spans: Mapping[str, tuple[int, int]], limits: Limits) -> Mapping[str, int]:
     """The least lengths within these spans of some axes, as far as the subject takes them; and of the others, where it
     does not take an axis of 1.
     """

@@ -15,7 +15,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES, BESIDE, DRAWN, OFF, VALUED
 from attnspec.core.nouns import DType
 from attnspec.problems.caches import divided, past_by
-from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words
+from attnspec.problems.entries import Entries, Floats, HeadWords, random_signs, random_words, whole_numbers
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.masks import BIASES, MASKS, Bools
@@ -53,7 +53,7 @@ def _inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
-    return integers(words(seed, label, shape), -bound, bound)
+    return whole_numbers(random_words(seed, label, shape), -bound, bound)
 
 
 def _weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
@@ -68,17 +68,17 @@ def _weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
 
 def _two_a_column(seed: int, label: str, rows: int, columns: int) -> Floats:
     """(rows, columns) with +1 or -1 at two places of each column, which may be the same place."""
-    random = words(seed, label, (2, columns))
+    random = random_words(seed, label, (2, columns))
     matrix = np.zeros((rows, columns))
-    np.add.at(matrix, (integers(random, 0, rows - 1).astype(np.intp), np.arange(columns)), signs(random))
+    np.add.at(matrix, (whole_numbers(random, 0, rows - 1).astype(np.intp), np.arange(columns)), random_signs(random))
     return matrix
 
 
 def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
     """(rows, columns) with one signed power of two a column; each row is used before any is used twice."""
-    order = np.argsort(words(seed, "w_out order", (rows,)), kind="stable")
-    random = words(seed, "w_out", (columns,))
-    powers = np.ldexp(signs(random), 1 - (random >> np.uint32(30)).astype(np.int32))
+    order = np.argsort(random_words(seed, "w_out order", (rows,)), kind="stable")
+    random = random_words(seed, "w_out", (columns,))
+    powers = np.ldexp(random_signs(random), 1 - (random >> np.uint32(30)).astype(np.int32))
     matrix = np.zeros((rows, columns))
     matrix[order[np.arange(columns) % rows], np.arange(columns)] = powers
     return matrix
@@ -112,7 +112,7 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
     Key/value head i of the B·Hkv ones is filled by family i mod n of the recipe's n.
     """
     sizes = recipe.sizes
-    query, key, value = fill(recipe.seed, sizes, recipe.families, dtype)
+    query, key, value = fill_arrays(recipe.seed, sizes, recipe.families, dtype)
     problem = Problem(
         dtype,
         as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
@@ -139,7 +139,7 @@ def _valued(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401 
     that of the keyword beside it. What is drawn has no pattern.
     """
     if keyword in DRAWN:
-        return int(words(recipe.seed, keyword, (1,))[0] >> np.uint32(1))
+        return int(random_words(recipe.seed, keyword, (1,))[0] >> np.uint32(1))
     value = recipe.value(keyword if keyword in VALUED else BESIDE[keyword])
     return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype) if keyword in AXES else value
 
@@ -161,11 +161,12 @@ def make_bias(recipe: Recipe, dtype: DType) -> Array | None:
     return bias
 
 
-def fill(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:
+def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:
     """Entries of query (B·Hkv,G,T,D), key (B·Hkv,S,D) and value (B·Hkv,S,Dv), each head by its own family."""
     n, G = sizes.B * sizes.Hkv, sizes.H // sizes.Hkv
-    all_words = (words(seed, "query", (n, G, sizes.T, sizes.D)), words(seed, "key", (n, sizes.S, sizes.D)),
-                 words(seed, "value", (n, sizes.S, sizes.Dv)))
+    all_words = (random_words(seed, "query", (n, G, sizes.T, sizes.D)),
+                 random_words(seed, "key", (n, sizes.S, sizes.D)),
+                 random_words(seed, "value", (n, sizes.S, sizes.Dv)))
     query, key, value = (np.empty(array.shape, _STAGE[dtype]) for array in all_words)
     for first, family in enumerate(families[:n]):
         heads = slice(first, None, len(families))

@@ -15,14 +15,14 @@ from itertools import product
 
 import numpy as np
 
-from attnspec.core.coverage import AXES, AxisBucket, BucketPair, bits, bounds, bucket_of
+from attnspec.core.coverage import AXES, AxisBucket, BucketPair, bucket_bounds, bucket_of, pair_bits
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.aims import Aim, aims_of, all_aims, is_met, least_works, may_meet, spread_out, work_at
-from attnspec.problems.axes import Blocks, LengthDistribution, axes, lengths_of, taken_of
+from attnspec.problems.axes import Blocks, LengthDistribution, length_distributions, lengths_of, taken_of
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import Grouped, Lengths, domain
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.fitting import partners_of
 from attnspec.problems.problem import Array, Sizes
 
@@ -42,7 +42,7 @@ SHARED_IN_A_HURRY = 3
 """How many of these where compilers have little time: T = S, T < S and T > S, one of them with grouped heads."""
 
 BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2.5e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
-"""The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
+"""The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.count_work`)."""
 
 MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
 """The work of the largest case."""
@@ -235,13 +235,13 @@ class SizePlan:
 
     def _dearest_first(self, works: Array) -> list[int]:
         """The indices of all aims, given the work (aims,) of each; those that cost the same in random order."""
-        order = np.argsort(words(self.seed, f"aims {self.dtype.value}", works.shape), kind="stable")
+        order = np.argsort(random_words(self.seed, f"aims {self.dtype.value}", works.shape), kind="stable")
         dearest: list[int] = order[np.argsort(-works[order], kind="stable")].tolist()
         return dearest
 
     @cached_property
     def _table(self) -> Mapping[str, LengthDistribution]:
-        table = axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
+        table = length_distributions(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
         partners = partners_of(self.limits)
         return {name: taken_of(axis, self.limits.refused_along(name, partners.get(name, "")))
                 for name, axis in table.items()}
@@ -289,9 +289,10 @@ class SizePlan:
         lengths = {**{name: table[name].length_at(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
         for name in drawer.shuffle_items(name for name in _SMALL if name not in pinned):
             if is_square and name in SIDES:
-                lengths.update(dict.fromkeys(SIDES, table[name].length_at(drawer.share(), 1, side(lengths, call))))
+                side = table[name].length_at(drawer.share(), 1, longest_side(lengths, call))
+                lengths.update(dict.fromkeys(SIDES, side))
             else:
-                lengths[name] = table[name].length_at(drawer.share(), 1, room(lengths, name, call))
+                lengths[name] = table[name].length_at(drawer.share(), 1, room_for_axis(lengths, name, call))
         for name, few in _FEW.items():  # a second slice may be taken for the first; of a single key all is known
             more = {**lengths, name: few}
             if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and work_at(more) <= call:
@@ -345,7 +346,7 @@ class Drawer:
         """A stream of its own for each seed and label."""
         def shares() -> Iterator[float]:
             for block in range(2**31):
-                yield from (words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
+                yield from (random_words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
         return cls(shares())
 
     def share(self) -> float:
@@ -364,14 +365,14 @@ SIDES = ("T", "S")
 """The axes that are as long as one another where T = S."""
 
 
-def room(lengths: Mapping[str, int], name: str, cap: float) -> int:
+def room_for_axis(lengths: Mapping[str, int], name: str, cap: float) -> int:
     """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
     plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
     one, two = (work_at({**plain, name: length}) for length in (1, 2))
     return max(1, int(1 + (cap - one) / (two - one)))  # the work is linear in every axis
 
 
-def side(lengths: Mapping[str, int], cap: float) -> int:
+def longest_side(lengths: Mapping[str, int], cap: float) -> int:
     """How many queries, and as many keys, there may be beside the other lengths."""
     one, two, three = (work_at({**lengths, **dict.fromkeys(SIDES, length)}) for length in (1, 2, 3))
     square = (three - 2 * two + one) / 2  # the work is square * side² + linear * side
@@ -391,14 +392,14 @@ _ANY = Demand(domain(grouped="maybe"))
 @lru_cache(maxsize=64)
 def taken_by(limits: Limits, keywords: frozenset[str]) -> int:
     """The set of pairs that a subject with these limits and keywords can be put at effort default."""
-    return sum(bit for pair, bit in bits().items()
+    return sum(bit for pair, bit in pair_bits().items()
                if (not isinstance(pair.other, str) or pair.other in keywords) and _is_taken(pair, limits))
 
 
 def _is_taken(pair: BucketPair, limits: Limits) -> bool:
     """Whether a problem of the shortest or longest lengths that meet a pair is taken and cheap enough."""
     partners = partners_of(limits)
-    spans = [(axis, _taken_of(axis, bounds(axis, bucket), limits, partners.get(axis, "")))
+    spans = [(axis, _taken_of(axis, bucket_bounds(axis, bucket), limits, partners.get(axis, "")))
              for axis, bucket in pair.places]
     corners = ({axis: span[end] for (axis, span), end in zip(spans, ends, strict=True)}
                for ends in product((0, 1), repeat=len(spans)))

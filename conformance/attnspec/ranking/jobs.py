@@ -130,10 +130,10 @@ class RankJobs:
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """How many kernels stand how."""
         ranks = [each for each in done if isinstance(each, KernelRanked)]
-        return Conclusion(code_of(ranks, interrupted=interrupted), counts(ranks))
+        return Conclusion(code_of(ranks, interrupted=interrupted), count_standings(ranks))
 
 
-def counts(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
+def count_standings(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
     """How many kernels stand how, in the order of the enumeration."""
     found = {each: sum(rank.verdict is each for rank in ranks) for each in KernelStanding}
     return {each.value: count for each, count in found.items() if count}

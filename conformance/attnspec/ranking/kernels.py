@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, EndedError
-from attnspec.core.nouns import FAILURES, DType, Level, Verdict, gates
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict, does_gate_run
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting.client import close_all
@@ -19,8 +19,8 @@ from attnspec.record.outcome import Measured, Outcome
 from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.report.bugs import likely_group
 from attnspec.report.likely_cause import CONSEQUENCES
-from attnspec.runner.jobs import idle
-from attnspec.runner.judge import clause_of, not_run, pronounce
+from attnspec.runner.jobs import is_idle
+from attnspec.runner.judge import clause_of, not_run, pronounce_verdict
 from attnspec.spec.clause import first_of
 from attnspec.subjects.watching import GIVEN_UP, MOST_HANGS
 from attnspec.trials.evaluator import Archives
@@ -68,13 +68,13 @@ class KernelWorker:
                 score.untried, score.stopped = self._applying(items[number + 1:]), why
                 break
         ranked = score.conclude_kernel(target, strict=self._plan.strict)
-        refused = dict.fromkeys((*self._engine.refused(target), *ranked.refused))
+        refused = dict.fromkeys((*self._engine.find_refused(target), *ranked.refused))
         return replace(ranked, refused=tuple(refused))
 
     def _judge_item(self, item: Item) -> Outcome:
         """The outcome of one item. An error of attnspec's own costs the kernel this item, and is its reason."""
         try:
-            return pronounce(self._engine, item, plan=self._plan)
+            return pronounce_verdict(self._engine, item, plan=self._plan)
         except Exception as defect:
             last = traceback.extract_tb(defect.__traceback__)[-1]
             told = f"{type(defect).__name__}: {defect} (in {Path(last.filename).name}:{last.lineno})"
@@ -149,21 +149,21 @@ class KernelScore:
 
 
 def _kernel_standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStanding:
-    if any(gates(each.verdict, each.level, strict=strict) for each in outcomes):
+    if any(does_gate_run(each.verdict, each.level, strict=strict) for each in outcomes):
         return KernelStanding.VIOLATED
-    is_short = idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
+    is_short = is_idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
     return KernelStanding.NOT_JUDGED if is_short else KernelStanding.CONFORMS
 
 
 def _reason(outcomes: Sequence[Outcome]) -> str:
     """Why something was not run, or why nothing applied."""
     lost = (each.reason for each in outcomes if each.verdict is Verdict.NOT_RUN)
-    return next(lost, outcomes[0].reason if outcomes and idle(outcomes) else "")
+    return next(lost, outcomes[0].reason if outcomes and is_idle(outcomes) else "")
 
 
 def _first(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure | None:
     failure = next((each for each in outcomes if each.verdict in FAILURES
-                    and gates(each.verdict, each.level, strict=strict)), None)
+                    and does_gate_run(each.verdict, each.level, strict=strict)), None)
     if failure is None:
         return None
     evidence, found = failure.evidence, likely_group((failure,))

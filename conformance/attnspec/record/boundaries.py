@@ -63,7 +63,7 @@ class Span:
         return f"{self.low} ≤ {self.axis} ≤ {self.high}" if self.high else f"{self.axis} ≥ {self.low}{beyond}"
 
 
-def spans(begins: str) -> tuple[Span, ...]:
+def read_spans_told(begins: str) -> tuple[Span, ...]:
     """The conditions of `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …` that are about the length of one axis."""
     found = _BEGINNING.match(begins)
     parts = re.split(r" and (?!≥)", found["words"]) if found else ()
@@ -99,9 +99,9 @@ def _read_spans(part: str) -> Iterator[Span]:
             return
 
 
-def common(begins: Sequence[str]) -> tuple[Span, ...]:
+def common_spans(begins: Sequence[str]) -> tuple[Span, ...]:
     """What boundaries have in common, by axis; none where no axis of all of them tells one and the same bug."""
-    every = [{axis: replace(span, axis=axis) for span in spans(each) for axis in _moved_axes(span.axis)}
+    every = [{axis: replace(span, axis=axis) for span in read_spans_told(each) for axis in _moved_axes(span.axis)}
              for each in begins]
     shared = [axis for axis in (every[0] if every else ()) if all(axis in each for each in every)]
     together = {part for axis in shared for part in _moved_axes(axis) if part != axis}
@@ -141,11 +141,11 @@ def _block(found: Sequence[Span]) -> int:
     return max((n for n in range(SMALLEST, least + 1, EIGHT) if ends % n == 0), default=0)
 
 
-def blocks(begins: str) -> Iterator[int]:
+def suggest_blocks(begins: str) -> Iterator[int]:
     """The lengths of blocks that a boundary suggests, the likelier first, each once: those next to its edges, half and
     a third of them, their powers of two, and double.
     """
-    edges = [edge for span in spans(begins) if span.axis[0] in "TS" for edge in _edges(span)]
+    edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS" for edge in _edges(span)]
     suggested = (*edges, *(edge // 2 for edge in edges), *(edge & -edge for edge in edges),
                  *(edge // 3 for edge in edges if edge % 3 == 0), *(2 * edge for edge in edges))
     yield from dict.fromkeys(size for size in suggested if SMALLEST // 2 <= size <= LARGEST and size % EIGHT == 0)

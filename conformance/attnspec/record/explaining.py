@@ -23,7 +23,7 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 _SIZE = re.compile(r"(B|Hkv|H|T|S|Dv|D)(\d+)")
 
 
-def explains(finding: KnownFinding, outcome: Outcome) -> bool:
+def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
     """Whether the failure is what the finding is about. What a list of known failures says of it counts for more."""
     if outcome.finding:
         return outcome.finding == finding.id

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from attnspec.core.harm import Harm
-from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, gates
+from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, does_gate_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Outcome:
 
     def does_gate(self, *, strict: bool) -> bool:
         """Whether it makes the exit code 1."""
-        return not self.is_excused and gates(self.verdict, self.level, strict=strict)
+        return not self.is_excused and does_gate_run(self.verdict, self.level, strict=strict)
 
     @property
     def is_excused(self) -> bool:

@@ -128,7 +128,7 @@ class RunRecord:
 
 def read_record(path: Path) -> RunRecord:
     """The record in a file of JSON Lines. Raises a RecordError that names the file and the line."""
-    return assemble(read_events(path), str(path))
+    return assemble_record(read_events(path), str(path))
 
 
 def read_records(path: Path) -> tuple[RunRecord, ...]:
@@ -141,7 +141,7 @@ def read_records(path: Path) -> tuple[RunRecord, ...]:
         if isinstance(event, RunStarted) and runs[-1]:
             runs.append([])
         runs[-1].append((where, event))
-    return tuple(assemble(run, str(path)) for run in runs)
+    return tuple(assemble_record(run, str(path)) for run in runs)
 
 
 def read_events(path: Path) -> Iterator[Located]:
@@ -160,7 +160,7 @@ def _events(text: str, file: str) -> Iterator[Located]:
             raise BrokenLineError(str(problem), where=where) from None
 
 
-def assemble(events: Iterable[Located], file: str) -> RunRecord:
+def assemble_record(events: Iterable[Located], file: str) -> RunRecord:
     """The record of a stream of events, each with its place."""
     stream = iter(events)
     header = _header(stream, file)

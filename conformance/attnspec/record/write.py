@@ -76,7 +76,7 @@ class RecordWriter:
     def _take(self, descriptor: int) -> None:
         """Make the file this run's; a pipe or a device is nobody's."""
         try:
-            lock(descriptor, self._path)
+            lock_file(descriptor, self._path)
         except UsageError:
             self._is_made_here = False  # by the other run
             self.shutdown()
@@ -134,7 +134,7 @@ class StreamWriter:
         """Nothing to close."""
 
 
-def lock(descriptor: int, path: Path) -> None:
+def lock_file(descriptor: int, path: Path) -> None:
     """Keep others from writing to the file, until it is closed. Raises UsageError if somebody is at it already."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,7 +145,7 @@ def lock(descriptor: int, path: Path) -> None:
         return
 
 
-def reopen(path: Path, without: Collection[str] = ()) -> RunRecord:
+def reopen_record(path: Path, without: Collection[str] = ()) -> RunRecord:
     """The record, rewritten so that more can be appended: the header, known subjects, blocks judged, subjects put and
     kernels ranked.
 
@@ -155,7 +155,7 @@ def reopen(path: Path, without: Collection[str] = ()) -> RunRecord:
     """
     record = read_record(path)
     with path.open("rb") as file:
-        lock(file.fileno(), path)
+        lock_file(file.fileno(), path)
         write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept_events(record, without)), "record")
     return read_record(path)
 
@@ -176,8 +176,8 @@ class MismatchedSpecError(RecordError):
     """Two records were made by different laws."""
 
 
-def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] | None = None,
-            ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
+def combine_records(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] | None = None,
+                    ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
     """Write the records into one file, which `read_records` reads.
 
     retold: each event as it is to be written.  ended: the footer of the part that an interrupted run has finished;

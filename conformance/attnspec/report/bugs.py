@@ -21,12 +21,12 @@ from attnspec.report.likely_cause import (
     CONSEQUENCES,
     Explained,
     LikelyCause,
-    begins,
+    begins_at,
     claim_unexplained,
     join_groups,
     lower_first_letter,
     needed_keywords,
-    stage,
+    stage_of,
     usual_beginning,
 )
 
@@ -57,7 +57,7 @@ _THEMES: Mapping[str, str] = {
 """The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
 
 
-def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
+def explain_bugs(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
     A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which
@@ -125,7 +125,8 @@ def _with_exceptions(group: Explained) -> Explained:
     speaks against one that asks for less.
     """
     says = group.cause.says if group.cause else ""
-    weak = [set(parts_of(begins(each))) for each in group.failures if begins(each).startswith("Fails only where ")]
+    weak = [set(parts_of(begins_at(each))) for each in group.failures
+            if begins_at(each).startswith("Fails only where ")]
     is_weak = any(set(parts_of(says)) <= each for each in weak)
     if group.cause is None or not says.startswith("fails where ") or not is_weak:
         return group
@@ -136,7 +137,7 @@ def _with_its_sizes(group: Explained) -> Explained:
     """A fault with the sizes at which alone it is seen, where most failures say the same and no case contradicts it."""
     if group.cause is None or not group.cause.fault or group.cause.declare:
         return group
-    located = sum(bool(begins(each)) for each in group.failures)
+    located = sum(bool(begins_at(each)) for each in group.failures)
     parts = parts_of(usual_beginning(group.failures)) if 2 * located > len(group.failures) else ()
     return replace(group, cause=replace(group.cause, where=" and ".join(parts)))
 
@@ -163,19 +164,19 @@ def _with_what_it_raises(group: Explained) -> Explained:
 
 def likely_group(failures: Sequence[Outcome]) -> Explained | None:
     """The failures with the commonest cause; None where more failures are like nothing that is known."""
-    return _commonest_of(explanations(failures))
+    return _commonest_of(explain_bugs(failures))
 
 
-def unexplained(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
+def unexplained_failures(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
     """Those that nothing explains."""
-    return _unexplained(explanations(failures))
+    return _unexplained(explain_bugs(failures))
 
 
 def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     """`Likely one bug: each query sees one later key (`causal_off_by_one`, explains 19 of 19)`; empty where none is
     likely. is_sought: whether causes were looked for; if not, `It fails at S = 5 (2 of 3 failures)` is what is seen.
     """
-    groups = explanations(failures)
+    groups = explain_bugs(failures)
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
@@ -199,7 +200,7 @@ def likely_without_share(groups: Sequence[Explained], *, is_sought: bool = True)
 
 def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely. Where there are several bugs, it says so."""
-    groups = explanations(failures)
+    groups = explain_bugs(failures)
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
@@ -259,7 +260,7 @@ def _clearest_first(group: Explained) -> Explained:
     """
     words, fault = (_theme_text(group.cause), group.cause.fault) if group.cause else ("", "")
     return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: (
-        WEIGHT[each.level], not _is_like(each, fault), *unclear(each, words)))))
+        WEIGHT[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
 
 
 def _is_like(failure: Outcome, fault: str) -> bool:
@@ -271,7 +272,7 @@ def _theme_text(cause: LikelyCause) -> str:
     return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
 
 
-def unclear(failure: Outcome, cause: str = "") -> tuple[float, ...]:
+def rank_clarity(failure: Outcome, cause: str = "") -> tuple[float, ...]:
     """A key to sort by: the clause that says clearest what is wrong comes first, that is at a dtype of which nobody
     asks whether it is rounding. cause: what is likely behind it.
     """
@@ -337,10 +338,10 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
         yield replace(_parse_named_fault(_of_its_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
     elif evidence.like:
         yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage) for each in evidence.like)
-    elif begin := begins(failure):
+    elif begin := begins_at(failure):
         yield LikelyCause(lower_first_letter(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
-        yield replace(_parse_named_fault(evidence.located), stage=stage(evidence.located))
+        yield replace(_parse_named_fault(evidence.located), stage=stage_of(evidence.located))
         yield from _features(evidence.located)
     elif failure.verdict is Verdict.VIOLATED and failure.clause in OF_LAYOUT:
         yield OF_LAYOUT[failure.clause]

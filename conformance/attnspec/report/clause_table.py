@@ -9,7 +9,7 @@ from itertools import groupby
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, figure, gravest
+from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, format_figure, gravest_verdict
 from attnspec.report.joined import Joined, JudgedSubject
 
 
@@ -64,7 +64,7 @@ class Theme:
     idle: int = 0
 
 
-def themes(joined: Joined) -> tuple[Theme, ...]:
+def group_by_theme(joined: Joined) -> tuple[Theme, ...]:
     """All clauses that apply to somebody with their outcomes, by theme; a theme of which none does has no entry."""
     idle, found = {clause.id for clause in applying_to_nobody(joined)}, list[Theme]()
     for name, group in groupby(enumerate(joined.clauses), key=lambda numbered: numbered[1].theme):
@@ -86,7 +86,7 @@ def finding_anchor(clause: int, subject: JudgedSubject) -> str:
     return f"f{clause}.{subject.number}"
 
 
-def shade(verdict: Verdict, level: Level) -> str:
+def shade_verdict(verdict: Verdict, level: Level) -> str:
     """The colour class of an outcome: a failure of what is merely advised is drawn lighter."""
     css = SIGNS[verdict].css
     return f"{css} soft" if verdict in FAILURES and level is not Level.MUST else css
@@ -97,16 +97,16 @@ def _entry(joined: Joined, number: int, clause: ClauseText) -> ClauseEntry:
     verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.outcomes_of(subject, clause.id)]
     # a clause that somebody cannot be asked is still marked by how the others fared
     telling = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE] or verdicts
-    worst = gravest(telling) if telling else None
+    worst = gravest_verdict(telling) if telling else None
     return ClauseEntry(
-        number=number, clause=clause, rows=rows, tally=tally(verdicts),
+        number=number, clause=clause, rows=rows, tally=tally_verdicts(verdicts),
         squares=tuple(square for subject in joined.subjects for square in _squares(joined, number, subject)),
-        worst=SIGNS[worst] if worst else None, css=shade(worst, clause.level) if worst else "idle",
+        worst=SIGNS[worst] if worst else None, css=shade_verdict(worst, clause.level) if worst else "idle",
         is_changed=clause.id in joined.changed,
         instruments=tuple(dict.fromkeys(row.outcome.instrument for row in rows if row.outcome.instrument)))
 
 
-def tally(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
+def tally_verdicts(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
     """How often each verdict occurs, gravest first."""
     listed = list(verdicts)
     return tuple((SIGNS[verdict], listed.count(verdict)) for verdict in SIGNS if verdict in listed)
@@ -132,7 +132,7 @@ def _row(number: int, subject: JudgedSubject, group: list[Outcome]) -> ClauseRow
     return ClauseRow(
         anchor=_anchor(number, subject, first.dtype), subject=subject,
         dtypes=" ".join(SHORT[outcome.dtype] for outcome in group), sign=SIGNS[first.verdict],
-        css=shade(first.verdict, first.level), outcome=first,
+        css=shade_verdict(first.verdict, first.level), outcome=first,
         finding=finding_anchor(number, subject) if first.verdict in FINDINGS else "")
 
 
@@ -154,8 +154,8 @@ def _squares(joined: Joined, number: int, subject: JudgedSubject) -> list[Square
 def _square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
-    said = f", margin {figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
+    said = f", margin {format_figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
     return Square(
-        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade(outcome.verdict, outcome.level),
+        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade_verdict(outcome.verdict, outcome.level),
         title="" if is_alone else f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
         target=finding_anchor(number, subject) if is_finding else _anchor(number, subject, row))

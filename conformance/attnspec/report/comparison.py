@@ -14,14 +14,14 @@ from pathlib import Path
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.core.nouns import FAILURES, DType, Verdict, does_gate_run
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.figures import SIGNS, count_noun, figure
-from attnspec.report.joined import Joined, join
+from attnspec.record.visible import show_hidden
+from attnspec.report.figures import SIGNS, count_noun, format_figure
+from attnspec.report.joined import Joined, join_records
 from attnspec.report.known import KnownGroup, group_of
-from attnspec.report.markdown import code, plain, row
+from attnspec.report.markdown import escape_text, format_code, format_row
 
 ROUNDING = 2.0
 """How far rounding alone can move a margin: an answer lies within one allowance of what its formula gives, on either
@@ -103,9 +103,9 @@ class RunComparison:
         ) if condition)
 
 
-def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison:
+def compare_runs(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison:
     """Hold a run against an earlier one. Raises UsageError where a record has one subject in several environments."""
-    joined, earlier = join(visible(new)), join(visible(old))
+    joined, earlier = join_records(show_hidden(new)), join_records(show_hidden(old))
     now, before = _by_item(joined, "new"), _by_item(earlier, "old")
     subjects = {subject.card.id for subject in (*joined.subjects, *joined.faults)}
     there = {key: outcome for key, outcome in before.items() if key[0] in subjects}
@@ -153,7 +153,7 @@ def _stands(now: Outcome | None, before: Outcome | None, *, strict: bool) -> Ite
 def fails_and_gates(outcome: Outcome, *, strict: bool) -> bool:
     """Whether it fails under a clause that gates, whether or not a baseline lists it."""
     verdict = Verdict.VIOLATED if _verdict(outcome) is Verdict.EXPECTED else _verdict(outcome)
-    return _fails(outcome) and gates(verdict, outcome.level, strict=strict)
+    return _fails(outcome) and does_gate_run(verdict, outcome.level, strict=strict)
 
 
 def _change(now: Outcome, before: Outcome) -> str:
@@ -166,7 +166,7 @@ def _change(now: Outcome, before: Outcome) -> str:
     margin, was = _margin(now), _margin(before)
     if margin is None or was is None or _is_other_case(now, before) or not has_moved(margin, was):
         return ""
-    return f"margin {figure(margin)} now, {figure(was)} before"
+    return f"margin {format_figure(margin)} now, {format_figure(was)} before"
 
 
 def has_moved(margin: float, was: float) -> bool:
@@ -256,22 +256,24 @@ def comparison_text(compared: RunComparison) -> str:
 
 def _lines(compared: RunComparison) -> Iterator[str]:
     yield from (f"## Against the earlier run: {compared.headline}", "")
-    yield from (f"- {plain(note)}" for note in compared.notes)
+    yield from (f"- {escape_text(note)}" for note in compared.notes)
     yield from ([""] if compared.notes else [])
     if compared.differences:
-        yield from (row(["the runs differ in", "earlier", "this run"]), row(["---"] * 3))
-        yield from (row([plain(each.name), plain(each.old), plain(each.new)]) for each in compared.differences)
+        yield from (format_row(["the runs differ in", "earlier", "this run"]), format_row(["---"] * 3))
+        yield from (format_row([escape_text(each.name), escape_text(each.old), escape_text(each.new)])
+                    for each in compared.differences)
         yield ""
     for group in compared.groups:
         yield from _group(group)
-    yield (f"An item is a clause at one dtype. A margin has changed if it moved by more than {figure(ROUNDING)}, "
-           "because rounding alone can move it by that much.")
+    yield ("An item is a clause at one dtype. A margin has changed if it moved by more than "
+           f"{format_figure(ROUNDING)}, because rounding alone can move it by that much.")
 
 
 def _group(group: KnownGroup) -> Iterator[str]:
     name = group.name.capitalize()
     yield from (f"### {name}: {count_noun(group.items, 'item')}", "")
-    yield from (row(["implementation", "clause", "level", "dtypes", ""]), row(["---"] * 5))
+    yield from (format_row(["implementation", "clause", "level", "dtypes", ""]), format_row(["---"] * 5))
     for each in group.entries:
-        yield row([code(each.subject), code(each.clause.id), each.clause.level.value, each.dtypes, plain(each.says)])
+        yield format_row([format_code(each.subject), format_code(each.clause.id), each.clause.level.value, each.dtypes,
+                          escape_text(each.says)])
     yield ""

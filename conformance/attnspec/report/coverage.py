@@ -11,8 +11,8 @@ from attnspec.core.coverage import (
     COUNTED,
     AxisBucket,
     Spans,
+    bucket_label,
     joined_spans,
-    label,
     pairs_in,
     places_of,
     read_pairs,
@@ -93,7 +93,8 @@ class Covered:
         """A row an axis, and one a keyword that the subject takes."""
         met, taken = (_by_place(found) for found in (self.met & self.taken, self.taken))
         axes = (CoverageRow(axis, _span(self.spans[axis]) if axis in self.spans else "",
-                            tuple(CoverageCell(label(*place), met[place], taken[place]) for place in places_of(axis)))
+                            tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
+                                  for place in places_of(axis)))
                 for axis in AXES)
         keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),)) for name in COUNTED)
         return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
@@ -121,7 +122,7 @@ def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered 
     return Covered(met, read_pairs(card.taken), joined_spans(spans), triples, read_pairs(card.triples))
 
 
-def coverage(joined: Joined) -> tuple[tuple[JudgedSubject, Covered], ...]:
+def measure_subjects(joined: Joined) -> tuple[tuple[JudgedSubject, Covered], ...]:
     """Every subject that was counted, with what its cases met."""
     found = ((subject, measure_coverage((outcome for each in joined.of_subject(subject).values() for outcome in each),
                                         subject.card)) for subject in joined.subjects)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.audit.explained import causes
-from attnspec.report.bugs import explanations, is_endless, unclear
-from attnspec.report.clause_table import finding_anchor, shade
+from attnspec.report.audit.explained import explaining_findings
+from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
+from attnspec.report.clause_table import finding_anchor, shade_verdict
 from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, count_noun
 from attnspec.report.joined import Joined, JudgedSubject
 from attnspec.report.likely_cause import Explained, LikelyCause, is_other_convention
-from attnspec.report.pictures import PictureGrid, drawn_cells, grids
+from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
 
 PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
 OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
@@ -59,7 +59,7 @@ class PageFinding:
         return " and ".join(count_noun(number, noun) for noun, number in told.items() if number)
 
 
-def findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:
+def make_findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:
     """All findings about implementations (those about faults are the trust matrix), worst first."""
     cards = [card for subject in joined.subjects for card in _of_one(joined, subject, strict=strict)]
     return _add_pictures(sorted(cards, key=_gravity))
@@ -86,8 +86,8 @@ def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Explained
     joins it.
     """
     gating = [failure for failure in failures if failure.does_gate(strict=strict)]
-    groups = list(explanations(gating))
-    for beside in explanations(failures) if len(gating) < len(failures) else ():
+    groups = list(explain_bugs(gating))
+    for beside in explain_bugs(failures) if len(gating) < len(failures) else ():
         advice = tuple(failure for failure in beside.failures if not failure.does_gate(strict=strict))
         host = max(groups, key=lambda group: _count_shared_failures(group, beside), default=None)
         if advice and host and host.cause and beside.cause and _count_shared_failures(host, beside):
@@ -122,10 +122,11 @@ def _finding(
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate and not worst.is_excused
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
-        sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
+        sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade_verdict(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
-        known=tuple({known.id: known for outcome in failed for known in causes(subject, outcome)}.values()))
+        known=tuple({known.id: known for outcome in failed
+                     for known in explaining_findings(subject, outcome)}.values()))
 
 
 def measured_margin(outcome: Outcome) -> float:
@@ -143,7 +144,7 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
 def _gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
     return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.failures, -finding.clauses,
-            *unclear(first), *_outcome_gravity(first))
+            *rank_clarity(first), *_outcome_gravity(first))
 
 
 def _add_pictures(found: list[PageFinding]) -> tuple[PageFinding, ...]:
@@ -157,5 +158,6 @@ def _add_pictures(found: list[PageFinding]) -> tuple[PageFinding, ...]:
         opened = replace(finding, is_open=finding.does_gate and place < OPEN)
         fits = cells <= room
         room -= cells if fits else 0
-        pictured.append(replace(opened, pictures=grids(pictures)) if fits else replace(opened, omitted=len(pictures)))
+        pictured.append(replace(opened, pictures=make_grids(pictures)) if fits
+                        else replace(opened, omitted=len(pictures)))
     return tuple(pictured)

@@ -10,14 +10,14 @@ from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import Novelty
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.bugs import explanations
+from attnspec.record.visible import show_hidden
+from attnspec.report.bugs import explain_bugs
 from attnspec.report.figures import SIGNS, count_noun
-from attnspec.report.joined import Joined, JudgedSubject, join
+from attnspec.report.joined import Joined, JudgedSubject, join_records
 from attnspec.report.known import BaselineComparison, compared_runs, is_gone
 from attnspec.report.likely_cause import Explained, LikelyCause
-from attnspec.report.markdown import code, plain, prose, row
-from attnspec.report.summary import summarise
+from attnspec.report.markdown import escape_text, format_code, format_prose, format_row
+from attnspec.report.summary import summarise_runs
 
 _ALWAYS = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
 MOST = 10
@@ -26,23 +26,23 @@ MOST = 10
 
 def step_summary(records: Sequence[RunRecord]) -> str:
     """The verdict, a row a subject, and the likely causes of what fails, as Markdown. Ends its line."""
-    joined = join(visible(records))
+    joined = join_records(show_hidden(records))
     return "\n".join(_summary(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
 
 
 def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], FileLocation | None]) -> list[str]:
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
-    joined = join(visible(records))
+    joined = join_records(show_hidden(records))
     found = list(_causes(joined, strict=joined.is_strict))
     return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST]]
 
 
 def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
-    found = summarise(joined, strict=strict)
-    yield from (f"## attention: {prose(found.title)}", "")
-    yield from (row(["implementation", "verdict", "clauses"]), row(["---"] * 3))
+    found = summarise_runs(joined, strict=strict)
+    yield from (f"## attention: {format_prose(found.title)}", "")
+    yield from (format_row(["implementation", "verdict", "clauses"]), format_row(["---"] * 3))
     for each in found.standings:
-        yield row([code(each.subject.label), plain(each.word), plain(each.sentence)])
+        yield format_row([format_code(each.subject.label), escape_text(each.word), escape_text(each.sentence)])
     yield from (line for each in compared_runs(joined) for line in ("", _format_baseline_comparison(each)))
     causes = list(_causes(joined, strict=strict))
     for subject, cause in causes[:MOST]:
@@ -54,7 +54,8 @@ def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
 def _format_baseline_comparison(run: BaselineComparison) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
     tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _ALWAYS)
-    return f"Held against {code(Path(run.baseline).name)}: {count_noun(run.items, 'known failure')} as listed, {tally}."
+    name, listed = format_code(Path(run.baseline).name), count_noun(run.items, "known failure")
+    return f"Held against {name}: {listed} as listed, {tally}."
 
 
 def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[JudgedSubject, Explained]]:
@@ -64,7 +65,7 @@ def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[JudgedSubject, Ex
     for subject in (*joined.subjects, *joined.faults):
         gating = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes
                   if outcome.does_gate(strict=strict)]
-        for each in explanations([outcome for outcome in gating if not is_gone(outcome)]):
+        for each in explain_bugs([outcome for outcome in gating if not is_gone(outcome)]):
             if each.cause:
                 yield subject, each
             else:
@@ -79,11 +80,12 @@ def _format_outcome(outcome: Outcome) -> str:
 
 def _format_cause(subject: JudgedSubject, cause: Explained) -> Iterator[str]:
     first = cause.failures[0]
-    yield from ("", f"### {prose(_headline(cause))}", "", f"{code(subject.label)}: {prose(_format_clauses(cause))}")
+    yield from ("", f"### {format_prose(_headline(cause))}", "",
+                f"{format_code(subject.label)}: {format_prose(_format_clauses(cause))}")
     if seen := _format_seen(first):
-        yield from ("", prose(seen))
+        yield from ("", format_prose(seen))
     if first.repeat:
-        yield from ("", f"Repeat it: {code(first.repeat)}")
+        yield from ("", f"Repeat it: {format_code(first.repeat)}")
 
 
 def _annotation(subject: JudgedSubject, cause: Explained, place: FileLocation | None) -> str:

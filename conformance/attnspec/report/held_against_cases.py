@@ -25,7 +25,7 @@ def without_contradicted(failures: Sequence[Outcome]) -> list[Outcome]:
     return [_as_far_as_borne_out(failure, failures) for failure in failures]
 
 
-def contradicted(says: str, failures: Sequence[Outcome]) -> bool:
+def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
     """Whether one of these cases fails at sizes at which a cause says that nothing fails."""
     parts, left = parts_of(says), parts_of(needed_alone(says, _lengths(failures)))
     return len(left) < len(parts)
@@ -33,7 +33,7 @@ def contradicted(says: str, failures: Sequence[Outcome]) -> bool:
 
 def told_of_all(says: str, failures: Sequence[Outcome]) -> str:
     """Of a cause that names sizes, what all these cases bear out; "" if nothing is left."""
-    return needed_alone(says, _lengths(failures)) if contradicted(says, failures) else says
+    return needed_alone(says, _lengths(failures)) if is_contradicted(says, failures) else says
 
 
 def _lengths(failures: Sequence[Outcome]) -> list[Calls]:

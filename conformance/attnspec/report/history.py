@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
+from attnspec.record.visible import show_hidden
 from attnspec.report.comparison import fails_and_gates
-from attnspec.report.figures import DECIDED, SIGNS, Sign, overall
-from attnspec.report.joined import Joined, join
+from attnspec.report.figures import DECIDED, SIGNS, Sign, overall_verdict
+from attnspec.report.joined import Joined, join_records
 
 COLUMN = 34   # width of a column of the picture, as of the table below it
 HEIGHT = 64   # of the tallest bar
@@ -67,14 +67,14 @@ class History:
     height: int
 
 
-def history(files: Iterable[File], newest: File) -> History:
+def make_history(files: Iterable[File], newest: File) -> History:
     """The runs among these that judged a subject of the newest, which is one of them or comes beside them."""
-    subjects = {outcome.subject for run in visible(newest) for outcome in run.outcomes}
+    subjects = {outcome.subject for run in show_hidden(newest) for outcome in run.outcomes}
     strict = any(run.header.strict for run in newest)
     others = [list(file) for file in files if list(file) != list(newest)]
     in_order = sorted([*others, newest], key=lambda file: file[0].header.started)
-    kept = [_keep_subjects(visible(file), subjects) for file in in_order]
-    joined = [join(file) for file in kept if any(run.outcomes for run in file)]
+    kept = [_keep_subjects(show_hidden(file), subjects) for file in in_order]
+    joined = [join_records(file) for file in kept if any(run.outcomes for run in file)]
     found = [_by_clause(each) for each in joined]
     failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
                for each in found]
@@ -109,7 +109,7 @@ def _by_clause(joined: Joined) -> Mapping[Item, Sequence[Outcome]]:
 def _cell(outcomes: Sequence[Outcome]) -> HistoryCell:
     if not outcomes:
         return HistoryCell(None, "not asked")
-    sign = SIGNS[overall(outcome.verdict for outcome in outcomes)]
+    sign = SIGNS[overall_verdict(outcome.verdict for outcome in outcomes)]
     return HistoryCell(sign, ", ".join(f"{each.dtype.value} {SIGNS[each.verdict].word}" for each in outcomes))
 
 

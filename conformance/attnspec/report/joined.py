@@ -100,7 +100,7 @@ class Joined:
         return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
 
-def join(records: Sequence[RunRecord]) -> Joined:
+def join_records(records: Sequence[RunRecord]) -> Joined:
     """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
     runs = tuple(JoinedRun(_letters(place), record) for place, record in enumerate(records))
     cast = _Cast()

@@ -17,9 +17,9 @@ from attnspec.core.nouns import Verdict
 from attnspec.record.events import OF_SUBJECTS
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.figures import SIGNS, count_noun, figure
-from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join
+from attnspec.record.visible import show_hidden
+from attnspec.report.figures import SIGNS, count_noun, format_figure
+from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join_records
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 _COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -33,12 +33,12 @@ _ELEMENTS: Mapping[Verdict, str] = {
 
 def write_junit(records: Sequence[RunRecord], path: Path) -> None:
     """Write the JUnit XML of one or several runs to `path`, making its folder."""
-    write_whole(path, junit(records), "JUnit file")
+    write_whole(path, junit_text(records), "JUnit file")
 
 
-def junit(records: Sequence[RunRecord]) -> str:
+def junit_text(records: Sequence[RunRecord]) -> str:
     """The verdicts of one or several runs as one document. Ends its line."""
-    joined = join(visible(records))
+    joined = join_records(show_hidden(records))
     suites = [_suite(joined, subject) for subject in (*joined.subjects, *joined.faults)]
     suites += [_lost_run_suite(run) for run in joined.runs if run.record.interrupted or not run.record.done]
     root = ElementTree.Element("testsuites", name="attnspec")
@@ -180,7 +180,8 @@ def _facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
 def _margin(measured: Measured | None) -> str:
     if measured is None:
         return ""
-    return f"{figure(measured.margin)} (gap {figure(measured.gap)}, {figure(measured.allowance)} allowed)"
+    margin, gap, allowed = map(format_figure, (measured.margin, measured.gap, measured.allowance))
+    return f"{margin} (gap {gap}, {allowed} allowed)"
 
 
 def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from attnspec.core.conventions import describe_answer
 from attnspec.core.gradient_keywords import PROFILE as GRADIENTS
 from attnspec.core.keywords import KEYWORDS
-from attnspec.record.boundaries import SMALLEST, common, is_met, spans
-from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
+from attnspec.record.boundaries import SMALLEST, common_spans, is_met, read_spans_told
+from attnspec.record.contradictions import keywords_in, lengths_in, meets_condition, parts_of
 from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Outcome, SubjectCard
-from attnspec.report.held_against_cases import contradicted, telling_failures, told_of_all
+from attnspec.report.held_against_cases import is_contradicted, telling_failures, told_of_all
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
@@ -135,7 +135,7 @@ def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
     fault = named.cause.fault if named.cause else ""
     others = [group for group in pile if group is not named and not _shows_in_gradients(named, group)]
     looked_for = [each.evidence for group in others for each in group.failures
-                  if each.evidence and each.evidence.located and not stage(each.evidence.located)]
+                  if each.evidence and each.evidence.located and not stage_of(each.evidence.located)]
     is_spoken_against = any(fault not in {like.fault for like in each.like} for each in looked_for)
     return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
 
@@ -152,12 +152,12 @@ def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures:
     most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
     less than the block that ends them.
     """
-    seen = Counter(filter(None, map(begins, telling_failures(failures) or failures)))
+    seen = Counter(filter(None, map(begins_at, telling_failures(failures) or failures)))
     if len({cause.says for cause in causes}) < 2:
         return told.says
     if usual := usual_beginning(failures):
         return usual
-    found = common(list(seen))
+    found = common_spans(list(seen))
     says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
     return told_of_all(says, failures) or OF_NO_RULE
 
@@ -167,12 +167,12 @@ def usual_beginning(failures: Sequence[Outcome]) -> str:
 
     Ends that differ from case to case, and with the entries, are no boundary.
     """
-    seen = Counter(filter(None, map(begins, telling_failures(failures) or failures)))
+    seen = Counter(filter(None, map(begins_at, telling_failures(failures) or failures)))
     [(usual, count)] = seen.most_common(1) or [("", 0)]
-    ends = {span.high for each in seen for span in spans(each) if span.low < span.high}
-    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in spans(usual))
-    return lower_first_letter(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual,
-                                                                                                   failures) else ""
+    ends = {span.high for each in seen for span in read_spans_told(each) if span.low < span.high}
+    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in read_spans_told(usual))
+    is_told = 2 * count > seen.total() and is_plain and not is_contradicted(usual, failures)
+    return lower_first_letter(usual) if is_told else ""
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
@@ -229,21 +229,21 @@ def _lies_within(bounded: Explained, other: Explained) -> bool:
     is left out: of the other alone nobody could say where it begins.
     """
     parts = parts_of(bounded.cause.says) if bounded.cause and not bounded.cause.fault else ()
-    if not parts or any(map(begins, other.failures)):
+    if not parts or any(map(begins_at, other.failures)):
         return False
     needed = [set(needed_keywords(each.evidence.located)) for each in other.failures if each.evidence]
     shared = set.intersection(*needed) if len(needed) == len(other.failures) else set[str]()
     given = [keywords_in(each.evidence.recipe) for each in bounded.failures if each.evidence]
     cases = [lengths_in(each.evidence.recipe) for each in other.failures if each.evidence]
     return bool(shared) and all(shared & each for each in given) and all(
-        meets(part, lengths) is not False for part in parts for lengths in cases)
+        meets_condition(part, lengths) is not False for part in parts for lengths in cases)
 
 
 def _blamed_stage(group: Explained) -> str:
     """The stage of the fault, or else the one that most read-outs blame; empty where none blames any."""
     if group.cause and group.cause.stage:
         return group.cause.stage
-    often = Counter(filter(None, (stage(each.evidence.located) for each in group.failures if each.evidence)))
+    often = Counter(filter(None, (stage_of(each.evidence.located) for each in group.failures if each.evidence)))
     return max(often, key=lambda each: often[each], default="")
 
 
@@ -274,7 +274,7 @@ def _begin_alike(one: Explained, other: Explained) -> bool:
     """Whether at least half of the failures of either, of which that is known, may begin where one of the other does:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
     """
-    mine, theirs = ([begin for failure in group.failures if (begin := begins(failure))] for group in (one, other))
+    mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))] for group in (one, other))
     return _half_of(mine, theirs) and _half_of(theirs, mine)
 
 
@@ -286,7 +286,7 @@ def _half_of(some: Sequence[str], others: Sequence[str]) -> bool:
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
     same = parts_of(one) == parts_of(other) != ()  # the one may fail in every case, and the other only there
-    return one == other or same or any(span.low > SMALLEST for span in common((one, other)))
+    return one == other or same or any(span.low > SMALLEST for span in common_spans((one, other)))
 
 
 def needed_keywords(located: str) -> list[str]:
@@ -295,7 +295,7 @@ def needed_keywords(located: str) -> list[str]:
     return found["keywords"].split(" or ") if found else []
 
 
-def stage(located: str) -> str:
+def stage_of(located: str) -> str:
     """The stage that a read-out blames: `mask` of `… (mask)`; empty where it blames none."""
     if located.startswith(BACKWARD):
         return BACKWARD
@@ -308,7 +308,7 @@ def lower_first_letter(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-def begins(failure: Outcome) -> str:
+def begins_at(failure: Outcome) -> str:
     """`Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
     return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
 

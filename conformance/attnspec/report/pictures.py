@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attnspec.core.nouns import Panel
 from attnspec.record.outcome import Picture
-from attnspec.report.figures import figure
+from attnspec.report.figures import format_figure
 
 LEVELS = 8          # steps of the sequential palette, and of each arm of the diverging one
 _SIDE = 16          # rows and columns that are drawn at most
@@ -123,7 +123,7 @@ class _Shown:
         return _shape(self.entries)
 
 
-def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
+def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
     """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
     shown, scale = _crop_picture(picture, around), scale or _scale(picture)
     rows, columns = shown.shape
@@ -137,20 +137,20 @@ def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | Non
         column_ticks=_ticks(shown.corner[1], columns, width, column_at),
         width=_MARGIN[0] + columns * width, height=_MARGIN[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
-        low=figure(-scale.high if scale.is_diverging else scale.low), high=figure(scale.high),
+        low=format_figure(-scale.high if scale.is_diverging else scale.low), high=format_figure(scale.high),
         cropped=_describe_crop(_full_shape(picture), shown.shape), legend=_legend(cells),
         says=_describe_picture(shown, scale))
 
 
-def grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
+def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
     """All pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
 
     What was expected and what was seen share one scale.
     """
     differences = [picture for picture in pictures if _is_difference(picture)]
     shared = _shared_scale([picture for picture in pictures if picture.panel in (Panel.EXPECTED, Panel.SEEN)])
-    return tuple(grid(picture, _crop_shape(picture, differences),
-                      shared if picture.panel in (Panel.EXPECTED, Panel.SEEN) else None)
+    return tuple(make_grid(picture, _crop_shape(picture, differences),
+                           shared if picture.panel in (Panel.EXPECTED, Panel.SEEN) else None)
                  for picture in pictures if picture.entries)
 
 
@@ -237,14 +237,14 @@ def _cell(entry: float, shown: _Shown, scale: _Scale, place: tuple[int, int], si
     said = "".join(f", {SAYS[each]}" for each in over)
     return PictureCell(_MARGIN[0] + column * size[0], _MARGIN[1] + row * size[1],
                        scale.css(entry) if is_judged else "z", _format_entry(entry) if is_told and is_judged else "",
-                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {figure(entry, 6)}{said}",
+                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {format_figure(entry, 6)}{said}",
                        " ".join(over))
 
 
 def _format_entry(entry: float) -> str:
     """A number as it fits into a cell: of one that needs a power of ten, one digit."""
-    text = figure(entry, 2)
-    return figure(entry, 1) if "×" in text else text
+    text = format_figure(entry, 2)
+    return format_figure(entry, 1) if "×" in text else text
 
 
 def _ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, ...]:
@@ -271,7 +271,7 @@ def _describe_picture(shown: _Shown, scale: _Scale) -> str:
     low = -scale.high if scale.is_diverging else scale.low
     worst = f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}." if picture.worst[1:] else ""
     return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to {left + columns - 1} across; "
-            f"colours from {figure(low)} to {figure(scale.high)}.{worst}")
+            f"colours from {format_figure(low)} to {format_figure(scale.high)}.{worst}")
 
 
 def _describe_crop(full: tuple[int, int], drawn: tuple[int, int]) -> str:

@@ -56,7 +56,7 @@ class Ranking:
     deaths: int
 
 
-def ranking(records: Sequence[RunRecord]) -> Ranking | None:
+def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
     """The ranking of all records together, or None where none is one. A kernel told twice counts once."""
     kernels = {kernel.subject: kernel for record in records for kernel in record.ranks}
     if not kernels:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attnspec.core.nouns import DType
 from attnspec.record.outcome import Outcome, Reading
 from attnspec.report.clause_table import finding_anchor
-from attnspec.report.figures import FINDINGS, clause_anchor, figure
+from attnspec.report.figures import FINDINGS, clause_anchor, format_figure
 from attnspec.report.joined import Joined, JudgedSubject
 
 
@@ -52,7 +52,7 @@ class SubjectReadings:
         return tuple(quantity for quantity in self.quantities if quantity.is_worded)
 
 
-def readings(joined: Joined) -> tuple[SubjectReadings, ...]:
+def collect_readings(joined: Joined) -> tuple[SubjectReadings, ...]:
     """A panel for every subject that anything was read off."""
     every = (SubjectReadings(subject, _sorted(_quantities(joined, subject))) for subject in joined.subjects)
     return tuple(each for each in every if each.quantities)
@@ -66,8 +66,8 @@ def format_reading(reading: Reading) -> str:
     """`−1.2×10⁻⁶ ± 3×10⁻⁷`, or the word."""
     if isinstance(reading.value, str):
         return reading.value
-    spread = f" ± {figure(reading.spread, 2)}" if reading.spread else ""
-    return f"{figure(reading.value, 2)}{spread}"
+    spread = f" ± {format_figure(reading.spread, 2)}" if reading.spread else ""
+    return f"{format_figure(reading.value, 2)}{spread}"
 
 
 def _quantities(joined: Joined, subject: JudgedSubject) -> Iterable[Quantity]:

@@ -17,11 +17,11 @@ from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.bugs import explanations, likely_without_share
-from attnspec.report.clause_table import applying_to_nobody, shade
-from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall, shared_reason
-from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join
+from attnspec.record.visible import show_hidden
+from attnspec.report.bugs import explain_bugs, likely_without_share
+from attnspec.report.clause_table import applying_to_nobody, shade_verdict
+from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall_verdict, shared_reason
+from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join_records
 from attnspec.report.known import but_for
 from attnspec.report.likely_cause import (
     Explained,
@@ -85,7 +85,7 @@ class Summary:
     probes: int
 
 
-def summarise(joined: Joined, *, strict: bool) -> Summary:
+def summarise_runs(joined: Joined, *, strict: bool) -> Summary:
     """Count, and say it."""
     standings = tuple(_make_standing(joined, subject, strict=strict) for subject in joined.subjects)
     interrupted = tuple(run for run in joined.runs if run.record.interrupted)
@@ -110,12 +110,12 @@ def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
 
 def _make_standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
     outcomes = joined.of_subject(subject)
-    worst = [overall(outcome.verdict for outcome in group) for group in outcomes.values()]
+    worst = [overall_verdict(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
-    groups = explanations(failures)
+    groups = explain_bugs(failures)
     efforts = {run.record.header.effort for run in joined.runs if run.letter in subject.runs}
     cause = likely_without_share(groups, is_sought=efforts != {Effort.GLANCE.value})
     return SubjectStanding(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict),
@@ -146,8 +146,8 @@ def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
 
 def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ...]:
     """The clauses by the verdict over all dtypes, gravest first."""
-    worst = [(overall(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
-    found = Counter((verdict, shade(verdict, level)) for verdict, level in worst)
+    worst = [(overall_verdict(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
+    found = Counter((verdict, shade_verdict(verdict, level)) for verdict, level in worst)
     ordered = sorted(found.items(), key=lambda item: (SIGNS[item[0][0]].rank, item[0][1]))
     return tuple(VerdictShare(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
 
@@ -260,7 +260,7 @@ class Silence:
     whom: tuple[tuple[tuple[str, ...], tuple[ClauseText, ...]], ...]
 
 
-def silences(joined: Joined) -> tuple[Silence, ...]:
+def find_silences(joined: Joined) -> tuple[Silence, ...]:
     """All reasons, gravest verdict first, then the most frequent."""
     groups: dict[tuple[Verdict, str], list[tuple[str, Outcome]]] = {}
     for subject in joined.subjects:
@@ -309,13 +309,13 @@ _WITH_FAILURES = "yellow"
 
 def write_badge(records: Sequence[RunRecord], path: Path) -> None:
     """Write the badge of one or several runs to `path`, making its folder."""
-    write_whole(path, json.dumps(badge(records), ensure_ascii=False) + "\n", "badge")
+    write_whole(path, json.dumps(make_badge(records), ensure_ascii=False) + "\n", "badge")
 
 
-def badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
+def make_badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
     """The verdict in the fields that shields.io reads: the title of the page, of one implementation without its id."""
-    joined = join(visible(records))
-    found = summarise(joined, strict=joined.is_strict)
+    joined = join_records(show_hidden(records))
+    found = summarise_runs(joined, strict=joined.is_strict)
     is_alone = len(found.standings) == 1 and not found.interrupted
     message = found.standings[0].word if is_alone else found.title
     has_failures = found.css == "good" and any(map(_is_excused, joined.outcomes.values()))

@@ -63,7 +63,7 @@ class Trust:
     idle: tuple[ClauseText, ...]
 
 
-def trust(joined: Joined) -> Trust | None:
+def measure_trust(joined: Joined) -> Trust | None:
     """The matrix of the faults in the record, or None without any."""
     if not joined.faults:
         return None

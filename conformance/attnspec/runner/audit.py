@@ -15,7 +15,7 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import Breadcrumb
 from attnspec.runner.trial_jobs import TrialJobs
 from attnspec.spec.clause import Spec
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 AUDIT = "attnspec.runner.audit:AuditJobs"
 LIBRARIES = "libraries"
@@ -80,6 +80,6 @@ class AuditJobs:
 def _absent(plan: Plan) -> Iterator[Mapping[str, str]]:
     """The subjects of the audited libraries that cannot be judged here, each with its reason."""
     libraries = plan.more.get(LIBRARIES, ())
-    for name, subject in registered(plan.implementations).items():
+    for name, subject in registered_subjects(plan.implementations).items():
         if subject.missing and subject.library.folder in (libraries or (subject.library.folder,)):
             yield {"subject": name, "library": subject.library.name, "title": subject.title, "reason": subject.missing}

@@ -50,7 +50,7 @@ def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> I
         os.environ.update(before)
 
 
-def environment(workers: int, device: str = "") -> Mapping[str, str]:
+def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
     """What a reader of the record needs to compare it with another: versions, machine, threads.
 
     Of the environment that is audited, where subjects live in another: then `judge` tells of this one.

@@ -28,8 +28,16 @@ from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT, FOLDERS, SIZES, STRICT
-from attnspec.runner.judge import ENGINE, Judge, clause_of, complete, distinct_items, load_engine, pronounce
-from attnspec.runner.texts import in_short, violation
+from attnspec.runner.judge import (
+    ENGINE,
+    Judge,
+    clause_of,
+    complete_outcome,
+    distinct_items,
+    load_engine,
+    pronounce_verdict,
+)
+from attnspec.runner.texts import format_violation, in_short
 from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
 
@@ -128,7 +136,7 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         is_had, refused = False, dict[str, str]()
         with suppress(AttnspecError):  # the verdict on the item says it better
             judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
-            refused, is_had = dict(judge.refused(item.target)), True
+            refused, is_had = dict(judge.find_refused(item.target)), True
         with one_thread():
             outcome = _judge_item(judge, item, plan)
         outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
@@ -150,12 +158,12 @@ def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
     failing: list[Outcome] = []
     judge.tell = failing.append
     try:
-        return pronounce(judge, item, plan=plan)
+        return pronounce_verdict(judge, item, plan=plan)
     except KeyboardInterrupt:
         if not failing:
             raise
-    clause, failed = clause_of(judge.spec, item.clause), complete(failing[0], item, plan)
-    pytest.exit(violation(failed, says=clause.says, where=str(clause.where)), pytest.ExitCode.INTERRUPTED)
+    clause, failed = clause_of(judge.spec, item.clause), complete_outcome(failing[0], item, plan)
+    pytest.exit(format_violation(failed, says=clause.says, where=str(clause.where)), pytest.ExitCode.INTERRUPTED)
 
 
 def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -203,7 +211,7 @@ def _announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
     if outcome.verdict in _WITHOUT_VERDICT:
         pytest.skip(in_short(outcome))
     if outcome.verdict is Verdict.NOT_RUN or outcome.does_gate(strict=strict):
-        pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+        pytest.fail(format_violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
     if outcome.change and outcome.is_excused:
         pytest.skip(f"{outcome.change.novelty.value}: {in_short(outcome)}")
     pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")

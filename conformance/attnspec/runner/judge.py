@@ -49,7 +49,7 @@ class Judge(Protocol):
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""
 
-    def refused(self, target: str) -> Mapping[str, str]:
+    def find_refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known."""
 
     def try_item(self, item: Item) -> Outcome:
@@ -74,17 +74,17 @@ def distinct_items(judge: Judge) -> tuple[Item, ...]:
     return tuple(dict.fromkeys(judge.items()))
 
 
-def pronounce(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
+def pronounce_verdict(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
     """Try the item, or one case of it. A subject that cannot be had is NOT_RUN; what else escapes is our defect."""
     began = time.perf_counter()
     try:
         outcome = judge.replay(item, recipe) if recipe else judge.try_item(item)
     except AttnspecError as problem:
         outcome = not_run(item, clause_of(judge.spec, item.clause).level, str(problem))
-    return complete(replace(outcome, seconds=time.perf_counter() - began), item, plan)
+    return complete_outcome(replace(outcome, seconds=time.perf_counter() - began), item, plan)
 
 
-def complete(outcome: Outcome, item: Item, plan: Plan) -> Outcome:
+def complete_outcome(outcome: Outcome, item: Item, plan: Plan) -> Outcome:
     """Add the command that repeats the case, where there is a case."""
     recipe = outcome.evidence.recipe if outcome.evidence else ""
     if outcome.repeat or not recipe or item.target.startswith(HANDED):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnspec.core.compiling import MOST_UNTOLD
 from attnspec.core.nouns import Verdict
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.plan import Job, JobFailure, Plan
 from attnspec.record.codec import decode, from_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectCompiles, SubjectKnown, key_of
@@ -47,17 +47,17 @@ def last_words(folder: Path, worker: str) -> LastWords:
     printed = _read_trace(folder / f"{worker}.stderr")
     # behind the first line stands what is left of longer recipes
     recipe, _, _ = _read_trace(folder / f"{worker}.crumb").partition("\n")
-    return LastWords(verdict, recipe, portable(trace.strip()), _ends(printed))
+    return LastWords(verdict, recipe, portable_text(trace.strip()), _ends(printed))
 
 
-def failures(folder: Path) -> list[str]:
+def read_failures(folder: Path) -> list[str]:
     """How the items that were on trial when their workers were ended had failed by then: a line of a record each."""
     found = [_read_trace(path).splitlines() for path in sorted(folder.glob("*.failure"))]
     return [lines[0] for lines in found if lines]
 
 
 def _ends(text: str) -> str:
-    text = portable(text)
+    text = portable_text(text)
     return text if len(text) <= 2 * STDERR_END else f"{text[:STDERR_END]}\n…\n{text[-STDERR_END:]}"
 
 
@@ -67,7 +67,7 @@ def _read_trace(path: Path) -> str:
     return ""
 
 
-def silent(folder: Path, now: float, longest: float) -> list[str]:
+def silent_workers(folder: Path, now: float, longest: float) -> list[str]:
     """The workers that have shown no sign of life for so many seconds."""
     beats = {path.stem: _read_trace(path) for path in sorted(folder.glob("*.beat"))}
     return [worker for worker, beat in beats.items() if beat and now - float(beat) > longest]
@@ -190,7 +190,7 @@ class Listener:
         """Take what items on trial had found, give up what is missing, and give every subject a card of which something
         was lost before it spoke.
         """
-        self.receive(_done(line) for line in failures(self._traces) if self.interrupted)
+        self.receive(_done(line) for line in read_failures(self._traces) if self.interrupted)
         for item in self.missing_jobs():
             self._lose(item, JobFailure(reason))
         for target in dict.fromkeys(item.target for item, done in self.done.items() if _is_lost(done)):

@@ -26,14 +26,14 @@ from attnspec.core.plan import Job, Plan
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner.environment import environment, prepared_environment
+from attnspec.runner.environment import describe_environment, prepared_environment
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
-from attnspec.runner.listener import Listener, end_worker, silent
+from attnspec.runner.listener import Listener, end_worker, silent_workers
 from attnspec.runner.shards import Share
 from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.spec.clause import Spec
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 INTERRUPTED, UNREACHED = "the run was interrupted", "the run ended before its turn came"
 """Why a job was lost that nobody took up."""
@@ -105,10 +105,11 @@ class Session:
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)),
-            environment=self.carrier.environment if self.carrier else environment(self.workers, self.plan.device),
+            environment=self.carrier.environment if self.carrier
+            else describe_environment(self.workers, self.plan.device),
             clauses=(), planned=Counter(item.target for item in items),
             spec_added=tuple(map(portable_argument, spec.added)),
-            baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "", must_take=self.plan.must_take,
+            baseline=shown_path(Path(self.plan.baseline)) if self.plan.baseline else "", must_take=self.plan.must_take,
             sizes=self.plan.sizes)
 
     def _footer(self, source: JobSource[Any], listener: Listener, done: tuple[Done, ...],
@@ -248,5 +249,5 @@ def _watch(folder: Path, over: threading.Event) -> None:
         slept, looked = time.monotonic() - looked > SILENCE / 2, time.monotonic()
         if slept:  # the whole machine was stopped, workers and all
             continue
-        for worker in silent(folder, looked, SILENCE):
+        for worker in silent_workers(folder, looked, SILENCE):
             end_worker(folder, worker)

@@ -36,7 +36,7 @@ LIKE = 5
 """So many of the faults that explain a failure are told."""
 
 
-def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (), happened: str = "") -> str:
+def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (), happened: str = "") -> str:
     """A failure as the command line and pytest print it: why, the claim, the case, what was seen, how to see it again.
 
     also: the other dtypes at which it fails.  happened: in the place of what the verdict says.

@@ -14,7 +14,7 @@ from attnspec.record.events import Done, ItemFinished, RunStarted
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.runner import jobs
 from attnspec.runner.jobs import Breadcrumb
-from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, load_engine, pronounce
+from attnspec.runner.judge import Judge, clause_of, complete_outcome, distinct_items, load_engine, pronounce_verdict
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Clause, Spec
 
@@ -75,13 +75,13 @@ class TrialJobs:
 
     def carry_out(self, job: Item) -> ItemFinished:
         """Try the item."""
-        return ItemFinished(pronounce(self.judge, job, plan=self.plan, recipe=self.recipe))
+        return ItemFinished(pronounce_verdict(self.judge, job, plan=self.plan, recipe=self.recipe))
 
     def tell_failures(self, tell: Callable[[Done], None]) -> None:
         """Have each failure told as it is found."""
         def pass_on(outcome: Outcome) -> None:
             item = Item(outcome.subject, outcome.clause, outcome.dtype.value)
-            tell(ItemFinished(complete(outcome, item, self.plan)))
+            tell(ItemFinished(complete_outcome(outcome, item, self.plan)))
 
         self.judge.tell = pass_on
 
@@ -97,11 +97,11 @@ class TrialJobs:
             return ItemFinished(replace(outcome, reason=loss.reason))
         evidence = Evidence(loss.reason, case="", recipe=loss.recipe or self.recipe, traceback=loss.traceback,
                             stderr=loss.stderr)
-        lost = complete(replace(outcome, evidence=evidence), job, self.plan)
+        lost = complete_outcome(replace(outcome, evidence=evidence), job, self.plan)
         return ItemFinished(lost if self.recipe else self.judge.compare_with_known(lost))
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts, and the exit code that follows from them."""
         outcomes = [each.outcome for each in done if isinstance(each, ItemFinished)]
         code = jobs.exit_code(outcomes, strict=self.plan.strict, interrupted=interrupted)
-        return Conclusion(code, jobs.counts(outcomes))
+        return Conclusion(code, jobs.count_verdicts(outcomes))

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.spec.clause import Clause, Spec
-from attnspec.spec.yaml_lines import read_bytes, shown
+from attnspec.spec.yaml_lines import read_bytes, shown_path
 
 FILE = "refutations.json"
 COMMAND = "python -m evaluation refutations --write"
@@ -72,7 +72,7 @@ def read_refutations(law: Spec) -> Refutations:
         pairs = {clause: _by_fault(groups) for clause, groups in found["clauses"].items()}
         return Refutations(pairs, str(found["effort"]), int(found["cases"]), int(found["seed"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
-        where = FileLocation(shown(path), getattr(cause, "lineno", 1))
+        where = FileLocation(shown_path(path), getattr(cause, "lineno", 1))
         raise SpecError(f"is out of date. Make it again: {COMMAND}.", where=where) from None
 
 

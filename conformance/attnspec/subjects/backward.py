@@ -20,7 +20,7 @@ from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, SubjectAnswer, UnusableAnswer, of_input
 from attnspec.subjects.described import Described
-from attnspec.subjects.signature import mistyped
+from attnspec.subjects.signature import suggest_parameter
 
 PARAMS = "params"
 _FORMS = ("attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)",
@@ -97,7 +97,7 @@ def _misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
         return (f"{' and '.join(map(repr, needed))} without a default, so it cannot be called without. Give a default: "
                 "{}.")
     unknown = known - KEYWORDS.keys() - {OUTPUT, LSE}
-    return next(filter(None, (mistyped(each, known) for each in sorted(unknown))), "")
+    return next(filter(None, (suggest_parameter(each, known) for each in sorted(unknown))), "")
 
 
 def can_differentiate(declaration: Declaration) -> bool:

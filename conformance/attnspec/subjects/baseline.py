@@ -23,11 +23,11 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import FAILURES, DType, Verdict, gates, is_bare
+from attnspec.core.nouns import FAILURES, DType, Verdict, does_gate_run, is_bare
 from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import load_yaml, shown
+from attnspec.spec.yaml_lines import load_yaml, shown_path
 from attnspec.subjects.baseline_conditions import Conditions, TriedConditions, conditions_after, read_conditions
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.registry import findings_of
@@ -153,7 +153,7 @@ class Entry:
     @property
     def is_here(self) -> bool:
         """Whether it is expected on this machine."""
-        return not self.processor or self.processor in features()
+        return not self.processor or self.processor in processor_features()
 
     def deviation(self, findings: Findings) -> Deviation:
         """The same, as what is known of a subject. Raises UsageError for a finding that does not explain it."""
@@ -190,7 +190,7 @@ def read_tried(path: Path) -> TriedConditions:
 def _fields(path: Path) -> Fields:
     if not path.exists():
         raise UsageError("there is no such file. attnspec check TARGET --baseline FILE makes one.",
-                         where=FileLocation(shown(path)))
+                         where=FileLocation(shown_path(path)))
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
     fields.refuse_other_keys(("known", "conventions", "made"))
     return fields
@@ -272,7 +272,8 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
     """The failure that a baseline has to list, as if nothing were known; what a manifest lists is its own affair."""
     if outcome.verdict is Verdict.UNEXPECTED and outcome.change and (is_listed or outcome.change.convention):
         outcome = replace(outcome, verdict=outcome.change.verdict)
-    return outcome if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict) else None
+    gates = outcome.verdict in FAILURES and does_gate_run(outcome.verdict, outcome.level, strict=strict)
+    return outcome if gates else None
 
 
 def _entry_of(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
@@ -297,7 +298,7 @@ _TOLD = Path("/proc/cpuinfo")
 
 
 @cache
-def features(told: Path = _TOLD) -> frozenset[str]:
+def processor_features(told: Path = _TOLD) -> frozenset[str]:
     """By the names that Linux gives them, such as `avx512_fp16`; none where it does not say."""
     try:
         text = told.read_text(encoding="utf-8", errors="replace")

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.host.backward import own_name
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
 from attnspec.host.frames import Entries
@@ -23,7 +23,7 @@ from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 ValuePath = tuple[str, ...]
 """From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
@@ -123,8 +123,8 @@ class SubjectDied(Exception):  # noqa: N818  (named for what happened; it is no 
     def __init__(self, death: Death) -> None:
         super().__init__(death.reason)
         self.verdict: Verdict = death.verdict
-        self.traceback = portable(death.traceback)
-        self.stderr = portable(death.printed)
+        self.traceback = portable_text(death.traceback)
+        self.stderr = portable_text(death.printed)
 
 
 class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
@@ -274,7 +274,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         if ended.told["name"] == NOT_REACHED:
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.told["name"] == NOT_MADE:
-            raise FormNotMade(portable(str(ended.told["named"])))
+            raise FormNotMade(portable_text(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call), _name_no_array(ended.told, call))
     named = call.named_arrays
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
@@ -287,7 +287,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         held = now()
         return held is None or held.tobytes() == results[0].tobytes()
 
-    said = portable(ended.said) if ended.said else ""
+    said = portable_text(ended.said) if ended.said else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
     by_input = {name: found[of_input(name)] for name in call.wrt}
     return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,
@@ -306,14 +306,15 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     statement = str(told["statement"])
     # a host that was written by others need not say how it was raised; its statement tells nearly always
     is_stated = bool(told.get("is_stated", statement.startswith(("raise", "assert"))))
-    return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
+    return SubjectRaised(portable_text(str(told["summary"])), portable_text(str(told["traceback"])),
+                         portable_text(said),
                          classes=frozenset(map(str, told["classes"])), statement=statement, is_stated=is_stated,
                          module=module, place=_place(file, int(line)), own_place=_place(*told.get("at", ("", 0))),
                          act=str(told.get("act") or ""))
 
 
 def _place(file: str, line: int) -> FileLocation | None:
-    return FileLocation(shown(Path(file)), line) if file else None
+    return FileLocation(shown_path(Path(file)), line) if file else None
 
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:
@@ -341,6 +342,6 @@ def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
 
 
-def unique(arrays: Sequence[Array]) -> Sequence[Array]:
+def unique_arrays(arrays: Sequence[Array]) -> Sequence[Array]:
     """The arrays, of any shape, each once, in their order."""
     return list({id(array): array for array in arrays}.values())

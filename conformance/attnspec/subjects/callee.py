@@ -13,7 +13,7 @@ import numpy as np
 
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
@@ -34,7 +34,7 @@ from attnspec.subjects.call import (
     entries_of,
     private_copy,
     raised_there,
-    unique,
+    unique_arrays,
     whole_of,
 )
 from attnspec.subjects.not_loaded import not_ended
@@ -90,7 +90,8 @@ class Hosted:
         there = self.client.surroundings
         started = "interpreter" if there.is_here else "host"
         return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
-                **({started: portable(there.command[0])} if there.command and there.speaks is Speaks.PYTHON else {})}
+                **({started: portable_text(there.command[0])} if there.command and there.speaks is Speaks.PYTHON
+                   else {})}
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer, from over there; rows (T,) bool."""
@@ -109,7 +110,7 @@ class Hosted:
 
     def _exchanged(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
-        arrays = unique([*call.named_arrays.values(), *(() if rows is None else (rows,))])
+        arrays = unique_arrays([*call.named_arrays.values(), *(() if rows is None else (rows,))])
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
@@ -285,7 +286,7 @@ class InProcess:
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer to private copies; rows (T,) bool."""
-        arrays = unique(list(call.named_arrays.values()))
+        arrays = unique_arrays(list(call.named_arrays.values()))
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         function = self.backward if call.is_backward and self.backward else self.function

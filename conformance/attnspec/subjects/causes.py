@@ -32,7 +32,7 @@ class WordedRefusal:
     words: str
 
 
-def causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRefusal, ...]:
+def find_causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRefusal, ...]:
     """What the function refuses of `end`, where it takes `start`; none where it answers, or is not clear about it.
 
     A refusal that does not come again is none: it depends on something else than the sizes and keywords.

@@ -14,7 +14,7 @@ from attnspec.core.github_actions import in_repository
 from attnspec.core.nouns import is_bare
 from attnspec.core.plan import HANDED
 from attnspec.subjects.outline import file_of_module, parse_file
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 
 def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
@@ -60,7 +60,7 @@ def _wrapped_places(place: FileLocation) -> Iterator[FileLocation]:
 def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, str]:
     """The file of a registered subject's adapter, and the function's name in it."""
     library = target.partition("/")[0]
-    known = registered(folders, library=library).get(target)
+    known = registered_subjects(folders, library=library).get(target)
     module, _, name = known.function.partition(":") if known else ("", "", "")
     homes = [Path(folder) / library for folder in (*folders, paths.folder("implementations"))]
     file = next((each for home in homes if (each := home / f"{module}.py").is_file()), None) if module else None

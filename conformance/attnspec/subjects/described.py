@@ -10,7 +10,7 @@ from typing import Any
 
 from attnspec.core.errors import FileLocation
 from attnspec.host.describing import described
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 
 class Opaque:
@@ -61,7 +61,7 @@ def read_description(told: Mapping[str, Any]) -> Described:
     parameters = told["parameters"]
     return Described(
         type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
-        place=FileLocation(shown(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
+        place=FileLocation(shown_path(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
         parameters=None if parameters is None else tuple(map(_parameter, parameters)),
         attributes={str(name): value_of(value) for name, value in told["attributes"].items()},
         uses=frozenset(map(str, told["uses"])),

@@ -19,7 +19,7 @@ from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.harm import Harm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.record.explaining import COMPARISON, SIZES, VALUES, explains, is_named
+from attnspec.record.explaining import COMPARISON, SIZES, VALUES, does_explain, is_named
 from attnspec.record.outcome import KnownFinding, Outcome, Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
@@ -113,7 +113,7 @@ class Finding:
 
     def explains(self, outcome: Outcome) -> bool:
         """Whether it is what a failure is about, by what was seen."""
-        return self.concerns(outcome.subject) and explains(self.as_known_finding(), outcome)
+        return self.concerns(outcome.subject) and does_explain(self.as_known_finding(), outcome)
 
     def as_known_finding(self, script: str = "") -> KnownFinding:
         """What a report says of it, with the text of its script."""
@@ -199,8 +199,8 @@ def _cases(fields: Fields) -> Cases:
     fields.refuse_other_keys(("keywords", "largest_scale", "raises"))
     if "raises" not in fields.mapping:
         fields.absent("keywords")
-    return Cases(frozenset(keywords(fields, "keywords")), fields.number("largest_scale", math.inf),
-                 pattern(fields, "raises"))
+    return Cases(frozenset(read_keywords(fields, "keywords")), fields.number("largest_scale", math.inf),
+                 read_pattern(fields, "raises"))
 
 
 # `seen` of a finding
@@ -214,13 +214,14 @@ def read_seen(fields: Fields) -> Seen:
                             where=fields.place())
     return Seen(
         clauses=fields.texts("clauses", ()),
-        needs=keywords(fields, "needs"), needs_any=keywords(fields, "needs_any"), without=keywords(fields, "without"),
-        sizes=_sizes(fields), exception=pattern(fields, "exception"), values=_values(fields),
+        needs=read_keywords(fields, "needs"), needs_any=read_keywords(fields, "needs_any"),
+        without=read_keywords(fields, "without"), sizes=_sizes(fields),
+        exception=read_pattern(fields, "exception"), values=_values(fields),
         relative_error=fields.number("relative_error", math.inf),
         absolute_error=fields.number("absolute_error", math.inf), margin=fields.number("margin", math.inf))
 
 
-def keywords(fields: Fields, key: str) -> tuple[str, ...]:
+def read_keywords(fields: Fields, key: str) -> tuple[str, ...]:
     """A list of keywords of a subject, empty if not given. Raises ManifestError for one that there is not."""
     names = fields.texts(key, ())
     for index, name in enumerate(names):
@@ -230,7 +231,7 @@ def keywords(fields: Fields, key: str) -> tuple[str, ...]:
     return names
 
 
-def pattern(fields: Fields, key: str) -> str:
+def read_pattern(fields: Fields, key: str) -> str:
     """A regular expression, empty if not given. Raises ManifestError for what is none."""
     text = fields.text(key, "")
     try:

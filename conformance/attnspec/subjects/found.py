@@ -15,7 +15,7 @@ from attnspec.core.gradient_keywords import BACKWARD
 from attnspec.core.plan import HANDED
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.callee import Callee, InProcess, hosted_function
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.manifest import Library
@@ -85,9 +85,9 @@ class FunctionSource:
         return by_name(Path(self.file), self.name)
 
 
-def shown_path(file: str) -> str:
+def _shown_file(file: str) -> str:
     """The path of a file as messages have it; empty for none."""
-    return shown(Path(file)) if file else ""
+    return shown_path(Path(file)) if file else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def loaded_there(source: FunctionSource, target: str, client: Client, versions: 
         named = {"backward": source.backward} if source.backward else {}
         return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
     except NotLoadedThere as cause:
-        raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
+        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
     except HostDied as died:
         raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
 
@@ -138,6 +138,6 @@ def in_process(source: FunctionSource, target: str) -> FoundFunction:
     try:
         function, backward = loading.pair(source.header, source.name, source.backward)
     except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
+        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
     beside = None if backward is None else described_of(backward)
     return FoundFunction(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)

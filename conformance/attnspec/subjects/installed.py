@@ -85,7 +85,7 @@ def is_installed(module: str, python: str = "") -> bool:
     return specification is not None
 
 
-def installing(module: str) -> str:
+def how_to_install(module: str) -> str:
     """The command that installs a module; empty where its distribution may be called otherwise: a stranger's may be
     called like the module.
     """

@@ -84,14 +84,14 @@ class Lowered:
         return found
 
 
-def lower(problem: Problem, limits: Limits) -> Lowered:
+def lower_problem(problem: Problem, limits: Limits) -> Lowered:
     """The problem for a layer with these limits. Raises ValueError where they forbid it (see `misfit`)."""
-    if reason := misfit(problem.sizes, limits):
+    if reason := lowering_misfit(problem.sizes, limits):
         raise ValueError(reason)
     return _three_inputs(problem, limits) if limits.inputs == "separate" else _in_parts(problem, limits)
 
 
-def misfit(sizes: Sizes, limits: Limits) -> str:
+def lowering_misfit(sizes: Sizes, limits: Limits) -> str:
     """Why a layer with these limits cannot be posed a problem of these sizes; empty if it can."""
     if limits.self_attention_only and sizes.T != sizes.S:
         return f"it attends to its own input, so T = S; here {sizes}"

@@ -20,7 +20,7 @@ from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
 from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
-from attnspec.spec.yaml_lines import load_yaml, shown
+from attnspec.spec.yaml_lines import load_yaml, shown_path
 from attnspec.subjects.declared import (
     DECLARED,
     WEIGHTS,
@@ -31,8 +31,8 @@ from attnspec.subjects.declared import (
 )
 from attnspec.subjects.installed import (
     audited_command,
+    how_to_install,
     installed_version,
-    installing,
     is_installed,
     kind_of_device,
     no_start,
@@ -111,7 +111,7 @@ class Library:
             return reason
         if absent := absent_module(self.requires, self.python):
             own = self.distribution if absent == self.requires.split()[0] else ""
-            return not_installed(absent, self.install or (f"pip install {own}" if own else installing(absent)))
+            return not_installed(absent, self.install or (f"pip install {own}" if own else how_to_install(absent)))
         return self.unfit
 
     @property
@@ -178,7 +178,7 @@ class Registered:
     def _lacking(self) -> str:
         """Which module it needs beside its library and has not, and what to do; empty if it has them."""
         absent = absent_module(self.requires, self.library.python)
-        return not_installed(absent, installing(absent)) if absent else ""
+        return not_installed(absent, how_to_install(absent)) if absent else ""
 
     @property
     def not_here(self) -> str:
@@ -196,7 +196,7 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
     if not folder.name.isidentifier():
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is not an identifier, so its adapters cannot be imported. "
-                            f"Rename it, as in {better!r}.", where=FileLocation(shown(folder)))
+                            f"Rename it, as in {better!r}.", where=FileLocation(shown_path(folder)))
     library = _library(fields, folder)
     for subject in fields.read_each("subjects", "a subject"):
         yield replace(_subject(subject, _narrow_library(library, subject), folder),
@@ -268,7 +268,8 @@ def _function(fields: Fields, folder: Path | None) -> str:
                               f"{quoted(function)}.")
     if not is_file(folder / f"{adapter}.py"):
         adapters = [path.stem for path in folder.glob("*.py")]
-        raise ManifestError.unknown(f"adapter in {shown(folder)}", adapter, adapters, where=fields.place("function"))
+        raise ManifestError.unknown(f"adapter in {shown_path(folder)}", adapter, adapters,
+                                    where=fields.place("function"))
     return function
 
 
@@ -297,9 +298,9 @@ def read_script(fields: Fields, folder: Path) -> Path:
     """The field `script`: a text file in the library's folder. Raises the error of the fields."""
     script = folder / fields.text("script")
     if not is_file(script):
-        raise fields.complain("script", f"names no file: there is no {quoted(shown(script))[1:-1]}.")
+        raise fields.complain("script", f"names no file: there is no {quoted(shown_path(script))[1:-1]}.")
     if not script.resolve().is_relative_to(folder.resolve()):
-        raise fields.complain("script", f"should lie in the library's folder, {shown(folder)}.")
+        raise fields.complain("script", f"should lie in the library's folder, {shown_path(folder)}.")
     try:
         script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
@@ -393,7 +394,7 @@ class Program:
         if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
             return f"{self.command[0]} is not on the PATH{self._way_out}"
         absent = next((name for name in self.needs if not (self.folder / name).exists()), "")
-        return f"there is no {absent} in {shown(self.folder)}{self._way_out}" if absent else ""
+        return f"there is no {absent} in {shown_path(self.folder)}{self._way_out}" if absent else ""
 
     @property
     def _way_out(self) -> str:

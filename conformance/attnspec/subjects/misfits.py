@@ -17,7 +17,7 @@ from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients
-from attnspec.subjects.lower import misfit
+from attnspec.subjects.lower import lowering_misfit
 
 _MADE: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
                                   InputForm.PAGED: "a paged function's keys and values are put into pages"}
@@ -94,7 +94,8 @@ class Misfits:
             without = "" if can_differentiate(declaration) else self._without_gradients()
             yield self.backward.why_no_gradients(problem, limits) if self.backward else without
         if declaration.kind is Kind.LAYER:
-            yield misfit(_of_call(problem), limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
+            misfit = lowering_misfit(_of_call(problem), limits)
+            yield misfit or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"

@@ -16,7 +16,7 @@ from pathlib import Path
 from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
 from attnspec.core.gradient_keywords import BACKWARD
 from attnspec.core.nouns import is_bare
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.described import Described
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
@@ -56,7 +56,7 @@ def no_such_function(target: str) -> TargetError | None:
     if file is None or not file.is_file() or name.partition(".")[0] in (bound := names_in(file)) or not bound:
         return None
     return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
-                       where=FileLocation(shown(file)))
+                       where=FileLocation(shown_path(file)))
 
 
 def is_anywhere(target: str) -> bool:
@@ -80,7 +80,7 @@ def class_for_function(target: str) -> TargetError | None:
     file = file_of(written)
     match only_binding(file, name) if file else None:
         case ast.ClassDef(decorator_list=[], bases=bases) as binding if file:
-            where = FileLocation(shown(file), binding.lineno)
+            where = FileLocation(shown_path(file), binding.lineno)
             importable = by_name(file, name) if written.endswith(".py") else target
             return no_function(target, name, importable if bases else "", where)
     return None
@@ -276,7 +276,7 @@ def _check_valid(file: Path, written: str) -> None:
         compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
     except SyntaxError as wrong:
         raise TargetError(f"{written!r} is no valid Python: {wrong.msg}.",
-                          where=FileLocation(shown(file), wrong.lineno or 0)) from None
+                          where=FileLocation(shown_path(file), wrong.lineno or 0)) from None
     except (OSError, ValueError):  # the import says it better
         pass
 
@@ -327,7 +327,7 @@ def _describe_function(file: Path, module: str, name: str) -> Described | None:
         parameters = tuple(_parameters(function.args))
     except (ValueError, TypeError):  # a default that is worked out
         return None
-    return Described("function", name, module, "", FileLocation(shown(file), function.lineno), parameters, {})
+    return Described("function", name, module, "", FileLocation(shown_path(file), function.lineno), parameters, {})
 
 
 def _parameters(given: ast.arguments) -> Iterator[Parameter]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.core.page_keywords import PagePattern
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.problem import Array, Problem
 
 USUAL: PagePattern = "shuffled"
@@ -36,7 +36,7 @@ class Paged:
 
 def _any_order(pages: int) -> Array:
     """Any shape, (pages,): their numbers in an order of their own, the same each time."""
-    return np.argsort(words(0, "pages", (pages,)), kind="stable")
+    return np.argsort(random_words(0, "pages", (pages,)), kind="stable")
 
 
 def _page_zero(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)

@@ -23,7 +23,7 @@ from attnspec.problems.fitting import fit_to_limits
 from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, heads_last, with_gaps
 from attnspec.problems.recipe import Recipe
-from attnspec.subjects.causes import WordedRefusal, causes
+from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Interview, start_of
 from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
@@ -126,9 +126,9 @@ class Begun:
         """The same of the subject within other limits."""
         return replace(self, interview=self.interview.within_limits_of(subject))
 
-    def refused(self, end: Case) -> tuple[WordedRefusal, ...]:
+    def find_refused(self, end: Case) -> tuple[WordedRefusal, ...]:
         """What the function refuses of a case and has not promised; none where it has promised any of it."""
-        found = tuple(self._taken_beside(each) for each in causes(self.interview, self.start, end))
+        found = tuple(self._taken_beside(each) for each in find_causes(self.interview, self.start, end))
         return () if any(_is_promised(self.subject, each) for each in found) else found
 
     def _taken_beside(self, found: WordedRefusal) -> WordedRefusal:
@@ -144,7 +144,7 @@ class Begun:
         return found
 
 
-def begin(subject: Subject, dtype: DType) -> Begun | None:
+def begin_interview(subject: Subject, dtype: DType) -> Begun | None:
     """An interview at a dtype; None where the function takes no plain problem."""
     interview = Interview(subject, dtype)
     start = start_of(interview)
@@ -175,7 +175,7 @@ def _without_less(subject: Subject, refusal: Refusal) -> Subject:
 
 def _begin_at_any_dtype(subject: Subject) -> Begun | None:
     """At the first dtype at which it takes a plain problem."""
-    return next(filter(None, (begin(subject, dtype) for dtype in subject.declaration.dtypes)), None)
+    return next(filter(None, (begin_interview(subject, dtype) for dtype in subject.declaration.dtypes)), None)
 
 
 def _always_causal(subject: Subject) -> Begun | None:
@@ -285,7 +285,7 @@ def _settle_question(begun: Begun, end: Case) -> Begun:
     for _ in range(MOST_CAUSES):
         limits = begun.subject.declaration.limits
         end = replace(end, sizes=fit_to_limits(end.sizes, limits))
-        found = begun.refused(end)
+        found = begun.find_refused(end)
         if not found:
             return begun
         begun = begun.within_limits_of(narrow_subject(begun.subject, found))

@@ -26,7 +26,7 @@ from attnspec.core.forms import (
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.other_names import CAUSAL, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.rotary import POSITIONS, ROTARY
 from attnspec.subjects.described import Described, described_of
 
@@ -141,7 +141,7 @@ def _complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Para
     """What is wrong with the parameters behind query, key and value; empty if nothing is. parameter_names: by keyword,
     where the function calls it otherwise.
     """
-    wrong = (*map(_by_position, known.values()), *(mistyped(each.name, known) for each in unknown),
+    wrong = (*map(_by_position, known.values()), *(suggest_parameter(each.name, known) for each in unknown),
              *(_switched_on(each, known, target) for each in unknown))
     if said := next(filter(None, wrong), ""):
         return f"{name} takes {said}"
@@ -255,7 +255,7 @@ def _by_position(parameter: Parameter) -> str:
     return says if is_hidden else ""
 
 
-def mistyped(name: str, taken: Collection[str]) -> str:
+def suggest_parameter(name: str, taken: Collection[str]) -> str:
     """What is wrong with a name that looks like a keyword, if the function does not take that; empty for any other."""
     meant = "" if keyword_for(name) else slip_of(name, [word for word in KEYWORDS if word not in taken])
     return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? If another thing is meant, give it "
@@ -304,7 +304,7 @@ def _name_parameter(parameter: Parameter) -> str:
 
 def _write_default(default: object) -> str:
     """The default as Python writes it, short and the same in every process."""
-    text = _ADDRESS.sub("", portable(" ".join(repr(default).split())))
+    text = _ADDRESS.sub("", portable_text(" ".join(repr(default).split())))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"
 
 

@@ -25,7 +25,7 @@ from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.signature import SOMEWHERE
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.subjects.target import begin, importable, load_bare
+from attnspec.subjects.target import begin_target, importable_name, load_bare
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
@@ -171,7 +171,7 @@ class SmokeLine:
     detail: str = ""
 
 
-def smoke(subject: Subject) -> tuple[SmokeLine, ...]:
+def smoke_subject(subject: Subject) -> tuple[SmokeLine, ...]:
     """Put the five inputs to the subject, in its first dtype of float32, float64, … Raises nothing of the subject's,
     but ReleaseError where its adapter fails.
     """
@@ -289,11 +289,11 @@ def check_first_calls(target: str, surroundings: Surroundings, *, lift: str = ""
     """Load the function and call it with small inputs; what it returns where an array should be, in a sentence, empty
     if it is one. Raises TargetError where it cannot be judged at all. Nothing is concluded of one that dies.
     """
-    begin(target, surroundings)
+    begin_target(target, surroundings)
     subject = load_bare(target, surroundings, lift=lift)
     with contextlib.suppress(SubjectDied):
-        check_axes(subject, target=importable(target))
-        return _returned_otherwise(subject, importable(target))
+        check_axes(subject, target=importable_name(target))
+        return _returned_otherwise(subject, importable_name(target))
     return ""
 
 

@@ -29,7 +29,7 @@ from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, Subje
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
 from attnspec.subjects.exceptions import failure_of_adapter
-from attnspec.subjects.lower import Lowered, head_width, lower
+from attnspec.subjects.lower import Lowered, head_width, lower_problem
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.packed import Packed, pack
@@ -178,7 +178,7 @@ class Subject:
     def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
                         more: Mapping[str, object] = MappingProxyType({})) -> SubjectAnswer:
         """whole: the problem with its past, where what is lowered is the call alone."""
-        lowered = lower(problem, self.declaration.limits)
+        lowered = lower_problem(problem, self.declaration.limits)
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
         if problem.grad_output is not None:
             return self._lowered_gradients(problem, lowered, params)
@@ -232,7 +232,7 @@ class Subject:
         """Of one call, as the subject takes it."""
         if self.declaration.kind is not Kind.LAYER:
             return _inputs(problem), self._keywords(problem)
-        lowered = lower(problem, self.declaration.limits)
+        lowered = lower_problem(problem, self.declaration.limits)
         return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
 
     def _paged_answer(self, problem: Problem) -> SubjectAnswer:

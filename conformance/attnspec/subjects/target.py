@@ -19,7 +19,7 @@ from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, client_of, import_folders
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, check_lift
@@ -104,8 +104,8 @@ def _with_backward(subject: Subject, found: FoundFunction, name: str, *, is_name
     return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 
 
-def begin(target: str, surroundings: Surroundings, known: Registered | None = None,
-          folders: Iterable[Path] = ()) -> None:
+def begin_target(target: str, surroundings: Surroundings, known: Registered | None = None,
+                 folders: Iterable[Path] = ()) -> None:
     """Start the process of a target's host, which imports NumPy until it is asked. What is wrong, `load` tells.
 
     known: what its manifest says, if it has one.
@@ -268,7 +268,7 @@ def offered(declaration: Declaration) -> frozenset[str]:
     return declaration.keywords | {"mask"} if travels else declaration.keywords
 
 
-def importable(target: str) -> str:
+def importable_name(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
     return FunctionSource.of(target).importable
 
@@ -329,7 +329,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(_python(folder)):
         handed += path.stat().st_size
         if handed > LARGEST:
-            raise TargetError(f"{shown(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to "
+            raise TargetError(f"{shown_path(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to "
                               "send. Put the function into a folder of its own, or install its package there.")
         yield path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from attnspec.core.nouns import Effort, Kind
 from attnspec.core.sizes import read_sizes, sizes_beside
 from attnspec.problems.choices import Menu, menu_of
-from attnspec.problems.demand import Demand, logits
+from attnspec.problems.demand import Demand, count_logits
 from attnspec.problems.domain import ANY_FAMILY, Domain
 from attnspec.problems.fitting import nearest_sizes
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import Choices, openings
+from attnspec.trials.covering_cases import Choices, deal_openings
 
 LARGEST_ARRAYS = 2**26
 """Scores (B·H·T·S) up to which a problem has a mask or a bias, which have an entry for each."""
@@ -71,8 +71,8 @@ def _why_not(sizes: Sizes, check: Check, subject: Subject) -> str:
         return refused
     if not check.demand(projects=False).suits(sizes, subject.declaration.limits):
         return "the clause is about other sizes"
-    if arrays and logits(sizes) > LARGEST_ARRAYS:
-        return f"a {min(arrays)} would have {logits(sizes):.1e} entries; up to {LARGEST_ARRAYS:.1e} are made"
+    if arrays and count_logits(sizes) > LARGEST_ARRAYS:
+        return f"a {min(arrays)} would have {count_logits(sizes):.1e} entries; up to {LARGEST_ARRAYS:.1e} are made"
     return ""
 
 
@@ -89,4 +89,4 @@ def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
 
 def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
     """With the causal flag and without it, or the one case of a clause that knows no flag."""
-    yield from openings(menu, seed, 1 + len(menu.optional))
+    yield from deal_openings(menu, seed, 1 + len(menu.optional))

@@ -34,9 +34,9 @@ from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spell_domain
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.feature_array import FeatureArray, Row, without_idle_flag
 from attnspec.problems.make import make_problem, model_width
 from attnspec.problems.problem import Sizes
@@ -114,8 +114,8 @@ class _Redealing:
 
     def _best_row(self) -> tuple[frozenset[str], Row]:
         """A triple that is left, and the row with it that has most of the others."""
-        shares = words(self.array.seed % 2**24, f"feature row again {self.turn}",
-                       (CANDIDATES, len(self.array.factors) + 1)) / 2**32
+        shares = random_words(self.array.seed % 2**24, f"feature row again {self.turn}",
+                              (CANDIDATES, len(self.array.factors) + 1)) / 2**32
         drawn = []
         for first, *rest in shares.tolist():
             aim = triple_behind(self.cases_left, first)
@@ -205,18 +205,18 @@ _HAS_OTHERS = 3
 Card = TypeVar("Card")
 
 
-def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
+def deal_openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
     """The first `count` cases of a trial; they follow from menu and seed alone."""
     columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count), *_values(menu, seed, count)]
     return _cases(columns, menu, seed, count)
 
 
-def sampled(menu: Menu, seed: int, opened: int, count: int) -> tuple[Choices, ...]:
+def sample_openings(menu: Menu, seed: int, opened: int, count: int) -> tuple[Choices, ...]:
     """`count` cases that stand for the first `opened` openings: of their sizes from small to large, and with all
     keywords in the first. There are fewer where the openings have fewer sizes.
     """
-    sizes = spread(sorted(menu.shapes[:opened], key=logits), count)
-    keywords = [spread(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, opened)]
+    sizes = spread_cards(sorted(menu.shapes[:opened], key=count_logits), count)
+    keywords = [spread_cards(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, opened)]
     shapes = [_byte_of(menu, each) for each in sizes]
     return _cases([shapes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
 
@@ -226,13 +226,14 @@ def _cases(columns: Sequence[Sequence[int]], menu: Menu, seed: int, count: int) 
     if not count:
         return ()
     # little-endian, so that the bytes are the same on every machine
-    seeds = words(seed, "opening seeds", (count,)).astype("<u4").view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
-    drawn = [words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
+    seed_words = random_words(seed, "opening seeds", (count,)).astype("<u4")
+    seeds = seed_words.view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
+    drawn = [random_words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
     return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(), *(int(numbers[i]) for numbers in drawn))
                  for i in range(count))
 
 
-def spread(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
+def spread_cards(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
     """So many of the cards at even distances, in their order, the last one among them."""
     count = min(count, len(cards))
     return tuple(cards[len(cards) * (place + 1) // count - 1] for place in range(count))
@@ -263,7 +264,7 @@ def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
 @lru_cache(maxsize=2**14)
 def _shuffle_numbers(seed: int, label: str, count: int) -> tuple[int, ...]:
     """The numbers below `count` in random order; a clause asks for the same ones at every dtype."""
-    return tuple(np.argsort(words(seed, label, (count,)), kind="stable").tolist())
+    return tuple(np.argsort(random_words(seed, label, (count,)), kind="stable").tolist())
 
 
 def _take(cards: Iterator[Card], count: int) -> list[Card]:
@@ -272,7 +273,7 @@ def _take(cards: Iterator[Card], count: int) -> list[Card]:
 
 def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
     """Each shape once, as they were dealt; after that the small ones."""
-    small = [sizes for sizes in menu.shapes if logits(sizes) <= SMALL] or menu.shapes
+    small = [sizes for sizes in menu.shapes if count_logits(sizes) <= SMALL] or menu.shapes
     once = menu.shapes[:count]
     again = _take(_deal(small, seed, "small shapes"), count - len(once))
     return [_byte_of(menu, sizes) for sizes in (*once, *again)]

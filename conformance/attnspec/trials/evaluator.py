@@ -32,7 +32,7 @@ from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.numerics.score import Drifts
 from attnspec.numerics.screen import is_large
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import INPUTS, Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
@@ -40,7 +40,7 @@ from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
-from attnspec.subjects.lower import Lowered, lower
+from attnspec.subjects.lower import Lowered, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.memory import Memory, keep_heap
@@ -174,7 +174,7 @@ class Evaluator:
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> SubjectAnswer:
-        size = work(problem.sizes)
+        size = count_work(problem.sizes)
         answer, seconds = self._timed(problem)
         if size >= TELLING:
             if seconds > max(COLD, 2 * self._slowest * size):
@@ -207,7 +207,7 @@ class Evaluator:
 
     def _worked(self, problem: AnyProblem) -> float:
         """Seconds of processors that the subject's process has taken so far; 0 where it does not matter."""
-        is_counted = self.compiling is not None or work(problem.sizes) >= TELLING
+        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
         return self.subject.callee.cpu_seconds() if is_counted else 0.0
 
     def seconds(self, sizes: Sizes) -> float:
@@ -215,7 +215,7 @@ class Evaluator:
         each new shape is compiled, by what that takes.
         """
         compiled = self.compiling.expected_seconds(sizes) if self.compiling else 0.0
-        return max(self._pace * work(sizes), compiled)
+        return max(self._pace * count_work(sizes), compiled)
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
@@ -263,16 +263,19 @@ class Evaluator:
         grad = grad_given(problem, self.subject.declaration)
         return of_gradients(expect_gradients(
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
-            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions), factor=factor))
+            scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions),
+            factor=factor))
 
     def _expect_parameters(self, problem: AnyProblem) -> Expectation:
         """What it says of the gradients of a layer's parameters."""
         assert isinstance(problem, Problem)
-        lowered, found = lower(problem, self.subject.declaration.limits), self._expect_gradients(problem).gradients
+        lowered = lower_problem(problem, self.subject.declaration.limits)
+        found = self._expect_gradients(problem).gradients
         assert found is not None
         grad = lowered.output_of(grad_given(problem, self.subject.declaration))
         return of_gradients(of_parameters(
-            problem, lowered, found, self._expect(problem, "output"), grad, settled=settled(problem, self.conventions),
+            problem, lowered, found, self._expect(problem, "output"), grad,
+            settled=rows_without_gradient(problem, self.conventions),
             classes=erring(self.precision, self.backward_precision)))
 
     @cached_property
@@ -337,7 +340,7 @@ def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
             joined if joined in {"mask", "causal"} else "both")
 
 
-def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
+def rows_without_gradient(problem: Problem, conventions: Mapping[str, str]) -> Array:
     """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros,
     whichever of the keywords in use has hidden all keys.
     """
@@ -358,9 +361,10 @@ def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradie
     output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
     """
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
-    pairs = {name: (exact(getattr(lowered, name), real, own), spread(lowered, name, _of_input(found[name], real)))
+    pairs = {name: (exact(getattr(lowered, name), real, own),
+                    spread_over_heads(lowered, name, _of_input(found[name], real)))
              for name in INPUTS}
-    heads = spread(lowered, OUT, _of_output(problem, output, settled, real))
+    heads = spread_over_heads(lowered, OUT, _of_output(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         return dict(_parameter_gradients(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
 
@@ -388,7 +392,7 @@ def _of_output(problem: Problem, output: Expectation, settled: Array, real: np.d
     return Factor(truth, error, np.broadcast_to(claimed, truth.shape))
 
 
-def spread(lowered: Lowered, name: str, heads: Factor) -> Factor:
+def spread_over_heads(lowered: Lowered, name: str, heads: Factor) -> Factor:
     """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold zeros times what the
     head has there, so that an entry that is not claimed takes its head with it.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.core.conventions import UNDEFINED, unfound
+from attnspec.core.conventions import UNDEFINED, unfound_message
 from attnspec.core.coverage import met_at
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import SpecError
@@ -58,7 +58,7 @@ class Enough(BaseException):
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
+    reasons of those without.  work: what the cases cost (`demand.count_work`).  met: the pairs of sizes and keywords that
     they met (`core.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
@@ -149,7 +149,7 @@ class Judging:
         self.breadcrumb(recipe.text)
         no_array = ""
         try:
-            recipe = lawful(recipe, self.check.domain, self.evaluator)
+            recipe = fit_to_domain(recipe, self.check.domain, self.evaluator)
             self._be_quick(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
@@ -242,7 +242,7 @@ class Judging:
         return self.evaluator.problem(recipe, self.check.domain.poses)
 
 
-def lawful(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
+def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
     """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
     promises nothing; nor is any keyword where it is refused. Raises OutsideLimits where the clause needs both.
     """
@@ -260,7 +260,7 @@ def lawful(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
 def _refused_together(evaluator: Evaluator) -> str:
     subject, name = evaluator.subject, "mask_with_causal"
     if name not in subject.declaration.conventions and evaluator.conventions[name] == UNDEFINED:
-        return unfound(name, subject.id)
+        return unfound_message(name, subject.id)
     return "it does not say what mask or bias do together with the causal flag"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from attnspec.problems.choices import Menu
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Reading
-from attnspec.trials.covering_cases import openings
+from attnspec.trials.covering_cases import deal_openings
 
 MARK = "attnspec: path not taken"
 """What an adapter prints, at the beginning of a line, in a call that does not take the path of its variant."""
@@ -40,7 +40,7 @@ def gentle_cases(menu: Menu, seed: int, keywords: frozenset[str]) -> Iterator[Re
     """For each of these keywords cases with it, and with few others, whose entries keep no call from a fast path; and
     with several keys, where there are such: with one key no keyword matters.
     """
-    recipes = [menu.recipe(*choices) for choices in openings(menu, seed, _LOOKED_AT)]
+    recipes = [menu.recipe(*choices) for choices in deal_openings(menu, seed, _LOOKED_AT)]
     for keyword in sorted(keywords):
         having = sorted((each for each in recipes if keyword in each.features), key=_tells_little)
         yield from (replace(each, families=(GENTLE,)) for each in having[:_OF_EACH])

@@ -11,7 +11,7 @@ from typing import Any
 from attnspec.core.declaration import Limits
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
@@ -35,7 +35,7 @@ _HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"
 _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
 
 
-def length(sizes: Sizes, axis: str) -> int:
+def length_along(sizes: Sizes, axis: str) -> int:
     """The length of an axis; G is H / Hkv, and T=S and D=Dv are two of one length."""
     if axis == "G":
         return sizes.H // sizes.Hkv
@@ -53,7 +53,7 @@ def move_axis(sizes: Sizes, axis: str, value: int) -> Sizes:
     return replace(sizes, **dict.fromkeys(_PAIRS.get(axis, (axis,)), value))
 
 
-def resized(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
+def resize_recipe(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
     """The same case at other sizes; None where the clause or the subject has no such problem.
 
     A problem of a kind whose sizes are part of what it is has no other sizes.
@@ -119,7 +119,7 @@ class Resizer:
         if sizes in self.known and (self.known[sizes] or self._holding_counts[sizes] >= self._enough(sizes)
                                     or self.is_spent):
             return self.known[sizes]
-        is_dear = work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
+        is_dear = count_work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
         if sizes in self._unknown or self.is_spent or is_dear:
             return None
         if self._make_recipe_at(sizes, 0) is None:
@@ -146,7 +146,7 @@ class Resizer:
     @property
     def held_recipes(self) -> tuple[Recipe, ...]:
         """The cases that held, with all entries that were put; the least work first."""
-        sizes = sorted((each for each, failed in self.known.items() if not failed), key=work)
+        sizes = sorted((each for each, failed in self.known.items() if not failed), key=count_work)
         return tuple(filter(None, (self._make_recipe_at(each, number) for each in sizes
                                    for number in range(self._holding_counts[each]))))
 
@@ -161,7 +161,7 @@ class Resizer:
         """
         families, first = self.recipe.families, number % len(self.recipe.families)
         led = (*families[first:], *families[:first]) if self._drops_families(sizes) else families
-        recipe = resized(replace(self.recipe, families=led), sizes, self.domain, self.limits)
+        recipe = resize_recipe(replace(self.recipe, families=led), sizes, self.domain, self.limits)
         return recipe and replace(recipe, seed=(recipe.seed + number) % 2**24)
 
     def _enough(self, sizes: Sizes) -> int:
@@ -175,7 +175,7 @@ class Resizer:
         """The same case, judged."""
         if (recipe := self._make_recipe_at(sizes, number)) is None:
             return Tally()
-        self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
+        self.work_left -= count_work(sizes) if sizes != self.recipe.sizes else 0
         self.cases += 1
         tally = self.judge_recipe(recipe)
         if type(tally.failure) is self.failure:
@@ -222,7 +222,7 @@ class Resizer:
         is_tied = {"D=Dv": self.limits.ties_value_width, "T=S": self._ties_lengths()}[pair]
         if is_tied:
             return (pair,)
-        return (pair, one, other) if length(sizes, one) == length(sizes, other) else (one, other)
+        return (pair, one, other) if length_along(sizes, one) == length_along(sizes, other) else (one, other)
 
     def _ties_lengths(self) -> bool:
         limits, domain = self.limits, self.domain
@@ -244,7 +244,7 @@ class Resizer:
             alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
             sizes = alone if alone != sizes and self.fails(alone) else sizes
             for axis in self.axes:
-                if axis not in _PAIRS or len({length(sizes, each) for each in _PAIRS[axis]}) == 1:
+                if axis not in _PAIRS or len({length_along(sizes, each) for each in _PAIRS[axis]}) == 1:
                     sizes = move_axis(sizes, axis, self._lowest(sizes, axis))
             if sizes == before:
                 break
@@ -256,7 +256,7 @@ class Resizer:
             small = sizes
             for axis in self.axes:
                 if (axis in _LENGTHS) is are_lengths:
-                    small = move_axis(small, axis, min(length(small, axis), 1 if axis in _HEADS else self.least))
+                    small = move_axis(small, axis, min(length_along(small, axis), 1 if axis in _HEADS else self.least))
             if small != sizes and self.fails(small):
                 return small
         return sizes
@@ -266,7 +266,7 @@ class Resizer:
 
         First the least there is, then one less; between them, where blocks end, by halves.
         """
-        here = length(sizes, axis)
+        here = length_along(sizes, axis)
         first = 1 if axis in _HEADS else self.least
         least = next((value for value in range(first, min(here, first + 4))
                       if self._fits(move_axis(sizes, axis, value))), here)
@@ -279,7 +279,7 @@ class Resizer:
         return self._bisect_axis(sizes, axis, range(held, failed + 1))[1]
 
     def _fits(self, sizes: Sizes) -> bool:
-        return resized(self.recipe, sizes, self.domain, self.limits) is not None
+        return resize_recipe(self.recipe, sizes, self.domain, self.limits) is not None
 
     def _bisect_axis(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:
         """Neighbours of these, of which the first holds (or cannot be put) and the last fails."""

@@ -11,14 +11,14 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.core.sizes import spell_lengths
 from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
-from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, openings, sampled
+from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, deal_openings, sample_openings
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.judging import Enough, Failure, Judging, Tally, Violated
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
@@ -123,11 +123,11 @@ class Trial(Judging):
         tally.readings.update(dict.fromkeys(readings_of(self._paths)))
 
     def _draw(self, menu: Menu, tally: Tally, count: int) -> None:
-        from attnspec.trials.searching import draw  # noqa: PLC0415  (weight: Hypothesis, where nothing is drawn)
+        from attnspec.trials.searching import draw_cases  # noqa: PLC0415  (weight: Hypothesis, where nothing is drawn)
 
         drawn: list[Choices] = []
         try:
-            draw(self._margin_of(menu, tally, drawn), menu, self.seed, count)
+            draw_cases(self._margin_of(menu, tally, drawn), menu, self.seed, count)
         except (Violated, SubjectRaised):
             self._shrink(menu, drawn[-1], tally)
 
@@ -175,9 +175,10 @@ class Trial(Judging):
         count = self._openings * (1 + SPARE if self.is_glance else 1)
         declared = self.evaluator.subject.declaration
         is_shared = self.is_sparing or (self.check.clause.flips and declared.has_compiled_variant)
-        sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample) if self.sample else ()
+        opened = self.sample if is_shared else count
+        sample = sample_openings(menu, self.seed, opened, self.sample) if self.sample else ()
         yield from sample
-        yield from (choices for choices in openings(menu, self.seed, count) if choices not in sample)
+        yield from (choices for choices in deal_openings(menu, self.seed, count) if choices not in sample)
 
     def _hold_on_paths(self, menu: Menu, tally: Tally) -> bool:
         """Whether it holds in a case of each keyword for each variant that was seen to leave its own path."""
@@ -234,7 +235,8 @@ class Trial(Judging):
             menu, choices = made_handy(self.judge_recipe, menu, choices, tally, small=self.small)
         else:
             small = self._menu(Effort.QUICK)
-            wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
+            shapes = {*menu.shapes, *(small.shapes if small else ())}
+            wider = replace(menu, shapes=tuple(sorted(shapes, key=count_logits))) if small else menu
             menu, choices = wider, choices_in_wider_menu(menu, choices, wider)
         self._simplify(menu, choices, tally)
 
@@ -248,12 +250,12 @@ class Trial(Judging):
 
     def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Have Hypothesis make a failing case simpler."""
-        from attnspec.trials.searching import shrink  # noqa: PLC0415  (weight, as above)
+        from attnspec.trials.searching import shrink_case  # noqa: PLC0415  (weight, as above)
 
         attempts = self._attempts(menu.recipe(*choices))
         most = tally.tried + attempts if attempts else self.most
         trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
-        shrink(trial._margin_of(menu, tally, []), menu, self.seed, choices)
+        shrink_case(trial._margin_of(menu, tally, []), menu, self.seed, choices)
 
     def _attempts(self, failing: Recipe) -> int:
         """By how many further cases this one is shrunk; 0 sets no end."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_order
+from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import MANY, SEED
 from attnspec.cli.options import (
@@ -101,7 +101,7 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
                           carrier=carrier)
         console = Visibly(Together([table, SubjectCounter(outputs.console_stream)]))
         result = session.run([console, Together(outputs.kept_handlers)])
-        in_order(carrier, outputs.record, result)
+        in_run_order(carrier, outputs.record, result)
         return exit_code_of(result)
 
 

@@ -8,13 +8,14 @@ from typing import TextIO
 
 import click
 from attnspec.cli.outputs import is_coloured
-from attnspec.cli.wording import opening, plural
+from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
+from attnspec.report.figures import count_noun
 
 from evaluation.cli.running_line import RunningLine
 from evaluation.power.against import Fallen, PowerComparison
@@ -41,7 +42,7 @@ class SubjectCounter:
         match event:
             case RunStarted():
                 self._of = event.items
-                self._line.say(opening(event))
+                self._line.say(format_opening(event))
             case SubjectPut():
                 self._count(event)
             case RunFinished():
@@ -59,7 +60,7 @@ class SubjectCounter:
         if put.lost and self._lost <= LISTED:
             self._line.say(click.style(f"lost: {put.subject} {put.dtype.value}, {put.part}: {put.lost}", fg="red"))
         if self._line.is_due:
-            missed = plural(self._missed, "fault")
+            missed = count_noun(self._missed, "fault")
             self._line.tell(f"{self._done} of {self._of} tested, {missed} not detected")
 
 
@@ -138,7 +139,7 @@ def _escaped(measured: Power) -> Iterator[str]:
     if measured.suite is None or not measured.escapees:
         return
     yield ""
-    yield click.style(f"Not detected: {plural(len(measured.escapees), 'fault')}", bold=True)
+    yield click.style(f"Not detected: {count_noun(len(measured.escapees), 'fault')}", bold=True)
     for each in measured.escapees[:LISTED]:
         yield f"  {each.name} ({each.stage}; {_where(each)}){_story(each, measured)}"
     yield from _more(measured.escapees)
@@ -174,7 +175,7 @@ def _misnamed(measured: Power) -> Iterator[str]:
     if not measured.naming.tried or not wrong:
         return
     yield ""
-    yield f"Detected, but diagnosed as another fault: {plural(len(wrong), 'fault')}"
+    yield f"Detected, but diagnosed as another fault: {count_noun(len(wrong), 'fault')}"
     for each in wrong[:LISTED]:
         yield f"  {each.name} ({_listed(each.dtypes)}): {each.named or 'no fault explains it'}"
     yield from _more(wrong)
@@ -228,7 +229,7 @@ def _fell(held: PowerComparison | None) -> str:
     if held is None or not held.fell:
         return ""
     lost = len({fallen.name for fallen in held.fallen})
-    return f"Power has fallen: {plural(lost, 'fault')} no longer detected. "
+    return f"Power has fallen: {count_noun(lost, 'fault')} no longer detected. "
 
 
 def _listed(dtypes: Sequence[DType]) -> str:

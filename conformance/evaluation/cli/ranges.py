@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.needs import End
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 from evaluation.ranges.bench import EFFORT, Bench, recipe_of
 from evaluation.ranges.page import ranges_page
@@ -44,7 +44,7 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
     Exit codes: 0 all adapters that were tried can be judged, 1 one cannot, 2 cannot run.
     """
     folders = tuple(str(Path(folder).absolute()) for folder in implementations)
-    by_library = _ranged(registered(folders), libraries)
+    by_library = _ranged(registered_subjects(folders), libraries)
     bench = Bench(environments, Plan((), implementations=folders, deadline=deadline))
     known = {(each.subject, each.end): each for each in read_tried(record)}
     for end, subjects in _open(by_library, {} if again else known):
@@ -57,7 +57,7 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
             bench.clear(library, end)
     if markdown:
         declared = {name: tuple(dict.fromkeys(each.library.versions for each in subjects))
-                    for name, subjects in _ranged(registered(folders), ()).items()}
+                    for name, subjects in _ranged(registered_subjects(folders), ()).items()}
         write_whole(markdown, ranges_page(known.values(), declared), "the page")
     fates = [each.fate for each in known.values() if each.library in by_library]
     return VIOLATED if Fate.UNJUDGED in fates or Fate.REFUSED in fates else CONFORMS
@@ -95,5 +95,5 @@ def _is_known(tried: Tried | None, end: End) -> bool:
 def _tell(tried: Tried) -> None:
     fate = click.style(tried.fate.value, fg=_COLOURS.get(tried.fate, "red"))
     known = f" (known: {', '.join(tried.known)})" if tried.known else ""
-    words = f": {visible(tried.words)}" if tried.words else known
+    words = f": {escape_hidden(tried.words)}" if tried.words else known
     click.echo(f"{tried.subject} with {tried.end} {tried.release}: {fate}{words}")

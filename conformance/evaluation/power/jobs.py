@@ -26,7 +26,7 @@ from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 from evaluation.power.against import PowerComparison, compared, read_before
 
@@ -126,7 +126,7 @@ class PowerJobs:
 
     @cached_property
     def _known(self) -> Mapping[str, Registered]:
-        return registered(self.plan.implementations)
+        return registered_subjects(self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""

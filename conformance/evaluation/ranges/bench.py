@@ -14,11 +14,11 @@ from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, ReleaseError
 from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.plan import Plan
-from attnspec.record.explaining import explains
+from attnspec.record.explaining import does_explain
 from attnspec.record.outcome import Outcome
-from attnspec.runner.judge import load_engine, pronounce
+from attnspec.runner.judge import load_engine, pronounce_verdict
 from attnspec.spec.clause import first_of
 from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
@@ -96,17 +96,17 @@ def recipe_of(end: End) -> str:
 
 def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
     """What came of an adapter, of which nothing more is known."""
-    return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable(words))
+    return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable_text(words))
 
 
 def judge_at(target: str, end: End, plan: Plan) -> Tried:
     """What comes of an adapter: the five fixed inputs of `smoke` first, which cost nothing, then all clauses."""
     from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
+    from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)
 
     try:
         subject = load_subject(target, plan)
-        _ = smoke(subject)  # raises where the adapter fails; what a library does wrong is told by the clauses
+        _ = smoke_subject(subject)  # raises where the adapter fails; what a library does wrong is told by the clauses
         plan = replace(plan, dtypes=(first_of(subject.declaration.dtypes),), effort=EFFORT)
         return replace(_glanced(target, end, plan), effort=EFFORT.value)
     except ReleaseError as cause:
@@ -119,12 +119,12 @@ def _glanced(target: str, end: End, plan: Plan) -> Tried:
     """What comes of it at a glance, at one dtype. What a finding of the library explains is known of the release."""
     judge, failures = load_engine(plan), list[Outcome]()
     for item in judge.items():
-        outcome = pronounce(judge, item, plan=plan)
+        outcome = pronounce_verdict(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
             return told(target, end, Fate.UNJUDGED, outcome.reason)
         failures += [outcome] if outcome.verdict in {*FAILURES, Verdict.EXPECTED} else []
     known = judge.card(target).findings
-    by_finding = {failure.clause: [each.id for each in known if explains(each, failure)] for failure in failures}
+    by_finding = {failure.clause: [each.id for each in known if does_explain(each, failure)] for failure in failures}
     found = tuple(dict.fromkeys(name for names in by_finding.values() for name in names))
     rest = [failure for failure in failures if failure.level is Level.MUST and not by_finding[failure.clause]]
     tried = told(target, end, Fate.FAILS if rest else Fate.WORKS, _words(rest))

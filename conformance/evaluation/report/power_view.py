@@ -254,7 +254,7 @@ def _head(measured: Power) -> str:
 def _markdown_row(row: RuleRow, measured: Power) -> str:
     at_sizes = [_of_group(row.at_sizes)] if measured.has_size_faults else []
     cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)), _accused(row.accused)]
-    return f"{markdown.row(cells)}\n"
+    return f"{markdown.format_row(cells)}\n"
 
 
 def _of_group(group: FaultGroup) -> str:
@@ -263,7 +263,9 @@ def _of_group(group: FaultGroup) -> str:
 
 
 def _title(row: RuleRow) -> str:
-    return markdown.link(row.title, row.source) if web_address(row.source) else f"**{markdown.plain(row.title)}**"
+    if web_address(row.source):
+        return markdown.format_link(row.title, row.source)
+    return f"**{markdown.escape_text(row.title)}**"
 
 
 def _share(share: RuleShare | None) -> str:

@@ -69,7 +69,7 @@ class Engine:
             raise TargetError("there is no 'none'.")
         return SubjectCard(target, target.upper(), "attention", "stub", "1", "", {"hidden_row": "zeros"}, {}, {}, ())
 
-    def refused(self, target: str) -> dict[str, str]:
+    def find_refused(self, target: str) -> dict[str, str]:
         return {"T ≠ S": "ValueError: equal lengths"} if target == "shy" else {}
 
     def try_item(self, item: Item) -> Outcome:

@@ -38,7 +38,7 @@ class AuditAnswers:
     further: tuple[AnsweredQuestion, ...]
 
 
-def answers(habits: Habits) -> AuditAnswers:
+def collect_answers(habits: Habits) -> AuditAnswers:
     """Look at all answers."""
     return AuditAnswers(tuple(_examples(habits)), tuple(_further(habits)))
 

@@ -14,7 +14,7 @@ from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.audit.explained import TOLD, AuditFinding, are_chosen
-from attnspec.report.figures import SHORT, SIGNS, overall, shared_reason
+from attnspec.report.figures import SHORT, SIGNS, overall_verdict, shared_reason
 from attnspec.report.joined import Joined, JudgedSubject
 
 _LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
@@ -54,7 +54,7 @@ CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
 NOT_ASKED = AuditSquare("x", "")
 
 
-def cells(joined: Joined, findings: Sequence[AuditFinding]) -> Cells:
+def make_cells(joined: Joined, findings: Sequence[AuditFinding]) -> Cells:
     """All subjects under all clauses."""
     themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
     rows = tuple((subject, tuple(_merged(_square(subject, joined.outcomes_of(subject, clause.id))
@@ -68,7 +68,7 @@ def _square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
         return NOT_ASKED
     if are_chosen(subject, outcomes):
         return CHOSEN
-    verdict = overall(outcome.verdict for outcome in outcomes)
+    verdict = overall_verdict(outcome.verdict for outcome in outcomes)
     failing = "v" if outcomes[0].level is Level.MUST else "s"
     css = failing if verdict in FAILURES else _LETTERS[verdict]
     asked = {outcome.verdict for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}

@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.record.explaining import is_choice
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding
-from attnspec.report.audit.switches import Switches, switches
+from attnspec.report.audit.switches import Switches, compare_switches
 from attnspec.report.figures import SHORT, count_noun
 from attnspec.report.joined import Joined, JudgedSubject
 
@@ -96,12 +96,12 @@ class Conventions:
         return tuple(answer for answer in (*sum(self.cells, ()), *self.rest) if answer.is_contradiction)
 
 
-def customs(joined: Joined) -> tuple[Conventions, ...]:
+def describe_conventions(joined: Joined) -> tuple[Conventions, ...]:
     """A row a subject."""
     return tuple(_customs(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
 
 
-def columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
+def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
     """The columns that hold an answer of anybody, with their places."""
     return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
 
@@ -205,7 +205,7 @@ class Habits:
         return f"{whom} probed: no answer against the manifest", "good"
 
 
-def habits(joined: Joined) -> Habits:
+def find_habits(joined: Joined) -> Habits:
     """Look at what was declared and probed."""
-    rows = customs(joined)
-    return Habits(rows, columns(rows), switches(joined))
+    rows = describe_conventions(joined)
+    return Habits(rows, choose_columns(rows), compare_switches(joined))

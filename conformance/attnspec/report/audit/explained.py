@@ -10,12 +10,12 @@ from enum import Enum
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
-from attnspec.record.explaining import explains, is_choice
+from attnspec.record.explaining import does_explain, is_choice
 from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.clause_table import shade
+from attnspec.report.clause_table import shade_verdict
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
 from attnspec.report.joined import Joined, JudgedSubject
-from attnspec.report.pictures import PictureGrid, drawn_cells, grids
+from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 750  # how many picture cells the page draws before it refers to the record instead
@@ -127,9 +127,9 @@ def library_of(subject: JudgedSubject) -> str:
     return f"{card.library or card.distribution or subject.library.rstrip('/') or card.id} {card.version}".strip()
 
 
-def causes(subject: JudgedSubject, outcome: Outcome) -> Iterator[KnownFinding]:
+def explaining_findings(subject: JudgedSubject, outcome: Outcome) -> Iterator[KnownFinding]:
     """The findings of the subject's library that explain a failure, by what was seen of it."""
-    return (finding for finding in subject.card.findings if explains(finding, outcome))
+    return (finding for finding in subject.card.findings if does_explain(finding, outcome))
 
 
 def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
@@ -137,7 +137,7 @@ def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
 
     A run tells such a failure as expected, by the finding; one that is listed for another reason names no finding.
     """
-    found = [tuple(causes(subject, outcome)) for outcome in outcomes
+    found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
              if outcome.verdict in FAILURES or (outcome.verdict is Verdict.EXPECTED and outcome.finding)]
     return bool(found) and all(each and all(map(is_choice, each)) for each in found)
 
@@ -161,7 +161,7 @@ def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
 
 
 def _pile_up(piles: dict[tuple[str, ...], _Pile], subject: JudgedSubject, outcome: Outcome) -> None:
-    found = [piles[_key(finding)] for finding in causes(subject, outcome)]
+    found = [piles[_key(finding)] for finding in explaining_findings(subject, outcome)]
     for pile in found or [piles.setdefault(*_other(subject, outcome))]:
         pile.failures.append((subject, outcome))
 
@@ -194,7 +194,7 @@ def _make_finding(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseT
 
 
 def _css(pile: _Pile, worst: Verdict, level: Level) -> str:
-    return shade(Verdict.EXPECTED if pile.known and is_choice(pile.known) else worst, level)
+    return shade_verdict(Verdict.EXPECTED if pile.known and is_choice(pile.known) else worst, level)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:
@@ -232,7 +232,7 @@ def _complaints(outcomes: Sequence[Outcome], texts: Mapping[str, ClauseText]) ->
 def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
     worst = min(group, key=lambda outcome: SIGNS[outcome.verdict].rank)
     dtypes = " ".join(SHORT[outcome.dtype] for outcome in group)
-    return Complaint(clause, dtypes, SIGNS[worst.verdict], shade(worst.verdict, worst.level))
+    return Complaint(clause, dtypes, SIGNS[worst.verdict], shade_verdict(worst.verdict, worst.level))
 
 
 def _gravity(told: AuditFinding) -> tuple[object, ...]:
@@ -250,7 +250,7 @@ def _add_pictures(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
         cells = sum(map(drawn_cells, pictures))
         fits = cells <= min(room, _FAIR)
         room -= cells if fits else 0
-        pictured.append(replace(told, pictures=grids(pictures)) if fits else replace(told, omitted=len(pictures)))
+        pictured.append(replace(told, pictures=make_grids(pictures)) if fits else replace(told, omitted=len(pictures)))
     return tuple(pictured)
 
 

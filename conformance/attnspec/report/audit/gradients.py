@@ -14,7 +14,7 @@ from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.audit.conventions import ConventionAnswer, group_answers
 from attnspec.report.audit.explained import are_chosen
-from attnspec.report.audit.table import Nearness, closest, counted_by_verdict
+from attnspec.report.audit.table import Nearness, closest_case, counted_by_verdict
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, shared_reason
 from attnspec.report.joined import Joined, JudgedSubject
 
@@ -82,7 +82,7 @@ class Gradients:
 ByClause = Mapping[ClauseText, Sequence[Outcome]]
 
 
-def gradients(joined: Joined) -> Gradients | None:
+def describe_gradients(joined: Joined) -> Gradients | None:
     """Look at what was judged of gradients; None if none was."""
     clauses = [clause for clause in joined.clauses if clause.profile == PROFILE]
     asked = [(subject, _gradient_outcomes(joined, subject, clauses)) for subject in joined.subjects]
@@ -155,7 +155,7 @@ def _rounds(card: SubjectCard) -> tuple[tuple[str, str], ...]:
 
 def _closest(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:
     held = [outcome for each in outcomes.values() for outcome in each if outcome.verdict is Verdict.HELD]
-    found = (closest(outcome for outcome in held if outcome.dtype is dtype) for dtype in subject.dtypes)
+    found = (closest_case(outcome for outcome in held if outcome.dtype is dtype) for dtype in subject.dtypes)
     yield from filter(None, found)
 
 

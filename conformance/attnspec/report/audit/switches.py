@@ -51,7 +51,7 @@ class Switches:
         return tuple(variant for variant in self.variants if variant not in differing)
 
 
-def switches(joined: Joined) -> tuple[Switches, ...]:
+def compare_switches(joined: Joined) -> tuple[Switches, ...]:
     """A panel for every subject with variants that were probed; those with disagreements first."""
     found = [_switches(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects]
     return tuple(sorted((each for each in found if each.variants), key=lambda each: not each.flips))

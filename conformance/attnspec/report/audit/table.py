@@ -14,9 +14,9 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.explaining import is_choice
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.report.audit.explained import are_chosen, causes, harm_rank, library_of
-from attnspec.report.clause_table import shade, tally
-from attnspec.report.figures import SHORT, SIGNS, Sign, overall
+from attnspec.report.audit.explained import are_chosen, explaining_findings, harm_rank, library_of
+from attnspec.report.clause_table import shade_verdict, tally_verdicts
+from attnspec.report.figures import SHORT, SIGNS, Sign, overall_verdict
 from attnspec.report.joined import Joined, JudgedSubject
 
 GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
@@ -126,7 +126,7 @@ class LibraryTable:
     lines: tuple[SubjectLine, ...]
 
 
-def shelves(joined: Joined) -> tuple[LibraryTable, ...]:
+def library_tables(joined: Joined) -> tuple[LibraryTable, ...]:
     """Every library, that with the gravest line first, and its gravest line first."""
     groups: dict[tuple[str, str], list[JudgedSubject]] = {}
     for subject in joined.subjects:
@@ -145,13 +145,13 @@ def _line(joined: Joined, subject: JudgedSubject) -> SubjectLine:
     flat = [outcome for group in outcomes.values() for outcome in group]
     return SubjectLine(
         subject, counted_by_verdict(subject, outcomes.values()),
-        closest(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
+        closest_case(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
         sum(outcome.cases for outcome in flat), *_harm(subject, flat))
 
 
 def _harm(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
     """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
-    found = [tuple(causes(subject, outcome)) for outcome in outcomes
+    found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
              if outcome.verdict in FAILURES and outcome.level is Level.MUST]
     harms = [cause.harm for each in found for cause in each if not is_choice(cause)]
     return min(harms, key=harm_rank, default=None), all(found)
@@ -165,7 +165,7 @@ def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome
         if are_chosen(subject, group):
             chosen.append(group[0].level)
         else:
-            found[overall(outcome.verdict for outcome in group), group[0].level] += 1
+            found[overall_verdict(outcome.verdict for outcome in group), group[0].level] += 1
     by_verdict: Counter[Verdict] = Counter()
     by_level: Counter[Level] = Counter()
     for (verdict, level), number in found.items():
@@ -179,7 +179,7 @@ def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome
         chosen=len(chosen), chosen_must=chosen.count(Level.MUST))
 
 
-def closest(outcomes: Iterable[Outcome]) -> Nearness | None:
+def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
     """What came nearest to its allowance, of what was tried."""
     calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause, SHORT[outcome.dtype])
              for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
@@ -208,7 +208,7 @@ class ClauseTally:
     is_changed: bool
 
 
-def law(joined: Joined) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
+def tally_clauses(joined: Joined) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
     """The clauses by theme."""
     entries = [_entry(joined, number) for number in range(len(joined.clauses))]
     return tuple((name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
@@ -217,7 +217,7 @@ def law(joined: Joined) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
 def _entry(joined: Joined, number: int) -> ClauseTally:
     clause = joined.clauses[number]
     asked = [outcomes for subject in joined.subjects if (outcomes := joined.outcomes_of(subject, clause.id))]
-    verdicts = [overall(outcome.verdict for outcome in outcomes) for outcomes in asked]
-    worst: Verdict | None = overall(verdicts) if verdicts else None
-    return ClauseTally(number, clause, tally(verdicts), SIGNS[worst] if worst else None,
-                 shade(worst, clause.level) if worst else "idle", clause.id in joined.changed)
+    verdicts = [overall_verdict(outcome.verdict for outcome in outcomes) for outcomes in asked]
+    worst: Verdict | None = overall_verdict(verdicts) if verdicts else None
+    return ClauseTally(number, clause, tally_verdicts(verdicts), SIGNS[worst] if worst else None,
+                 shade_verdict(worst, clause.level) if worst else "idle", clause.id in joined.changed)

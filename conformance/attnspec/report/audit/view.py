@@ -6,11 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.record.clause_text import ClauseText, QuotedSource
-from attnspec.report.audit.cells import Cells, cells
-from attnspec.report.audit.conventions import Habits, habits
+from attnspec.report.audit.cells import Cells, make_cells
+from attnspec.report.audit.conventions import Habits, find_habits
 from attnspec.report.audit.explained import AuditFinding, FailureCause, explain_failures, library_of
-from attnspec.report.audit.gradients import Gradients, gradients
-from attnspec.report.audit.table import AuditStanding, ClauseTally, LibraryTable, SubjectLine, law, shelves
+from attnspec.report.audit.gradients import Gradients, describe_gradients
+from attnspec.report.audit.table import (
+    AuditStanding,
+    ClauseTally,
+    LibraryTable,
+    SubjectLine,
+    library_tables,
+    tally_clauses,
+)
 from attnspec.report.figures import count_noun
 from attnspec.report.joined import Joined
 
@@ -151,15 +158,16 @@ class Audit:
         return (*self.unexplained, *self.findings, *self.listed)
 
 
-def audit(joined: Joined) -> Audit:
+def make_audit(joined: Joined) -> Audit:
     """Look at all of it."""
     told = explain_failures(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
     ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
     return Audit(
-        shelves=shelves(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
-        listed=of[FailureCause.LISTED], habits=habits(joined), cells=cells(joined, ordered), law=law(joined),
-        absent=_absent(joined), works=cited_works(joined.clauses), gradients=gradients(joined))
+        shelves=library_tables(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
+        listed=of[FailureCause.LISTED], habits=find_habits(joined), cells=make_cells(joined, ordered),
+        law=tally_clauses(joined), absent=_absent(joined), works=cited_works(joined.clauses),
+        gradients=describe_gradients(joined))
 
 
 def _absent(joined: Joined) -> tuple[Missing, ...]:
