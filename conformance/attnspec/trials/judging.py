@@ -58,8 +58,8 @@ class Enough(BaseException):
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.  work: what the cases cost (`demand.count_work`).  met: the pairs of sizes and keywords that
-    they met (`core.coverage`).  spans: the least and the greatest length of each axis.
+    reasons of those without.  work: what the cases cost (`demand.count_work`).  met: the pairs of sizes and keywords
+    that they met (`core.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
