@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.locate import KNOBS, Knob
+from attnspec.diagnosis.locate import KNOBS, Magnitude
 from attnspec.diagnosis.whereabouts import shows_as_much
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, joined
@@ -125,7 +125,7 @@ def _smaller(words: str, failing: Sequence[Case]) -> Iterator[str]:
                 return
 
 
-def _magnitude(knob: Knob, case: Case) -> float | None:
+def _magnitude(knob: Magnitude, case: Case) -> float | None:
     problem = make_problem(Recipe.parse(case.recipe), case.dtype)
     if not isinstance(problem, Problem):
         return None

@@ -35,7 +35,7 @@ from attnspec.report.audit.conventions import COLUMNS
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
 from attnspec.report.audit.switches import ManifestWord
-from attnspec.report.audit.view import MANY, Audit, Missing, make_audit
+from attnspec.report.audit.view import MANY, Audit, MissingSubject, make_audit
 from attnspec.report.joined import join_records
 from attnspec.report.page import render_page
 from attnspec.report.summary import find_silences
@@ -291,7 +291,7 @@ def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
 def test_who_could_not_be_judged_breaks_nothing_and_keeps_nothing() -> None:
     audited = looked(run([card("lib/a"), card("lib/b", broken="ImportError: no")], outcome("lib/a")))
     assert audited.sentence.startswith("1 keeps every `must` clause, 1 was not judged to the end.")
-    assert audited.absent == (Missing("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
+    assert audited.absent == (MissingSubject("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
 
 
 def test_the_page_opens_with_a_square_for_each_implementation() -> None:
@@ -318,7 +318,7 @@ def test_a_subject_that_could_not_run_is_listed_unless_judged_elsewhere() -> Non
                    for name in ("x/kernel", "lib/a"))
     record = crowded(outcome("lib/a"), cards=[card("lib/a")])
     record = replace(record, header=replace(record.header, absent=absent))
-    assert looked(record).absent == (Missing("x/kernel", "X", "a kernel", "needs `CUDA`"),)
+    assert looked(record).absent == (MissingSubject("x/kernel", "X", "a kernel", "needs `CUDA`"),)
     assert "x/kernelX a kernelneeds CUDA" in words(section(render_page([record]), "silence"))
     assert "- `x/kernel` (X, a kernel): needs `CUDA`" in audit_text([record])
 

@@ -309,7 +309,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
         return sizes.T > 16
 
     subject = planted(counted)
-    place = whereabouts.Whereabouts().place
+    place = whereabouts.FailureLocator().place
     trial, case = trial_of(subject), recipe((1, 2, 2, 33, 17, 16, 8))
     first = place(trial, case, Violated)
     before = len(calls)
@@ -323,7 +323,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
     (lambda s: s.T > s.S + 3, (2, 6, 6, 40, 17, 16, 8))])
 def test_two_sizes_are_not_told_of_what_fails_everywhere(
         condition: Callable[[Sizes], object], sizes: tuple[int, ...]) -> None:
-    found, case = whereabouts.Whereabouts(), recipe(sizes)
+    found, case = whereabouts.FailureLocator(), recipe(sizes)
     assert found.place(trial_of(planted(condition)), case, Violated).begins.startswith("Fails where")
     assert found.place(trial_of(planted(lambda _: True)), case, Violated).begins == ""
 

@@ -19,7 +19,7 @@ import pytest
 from attnspec.cli import check as check_command
 from attnspec.cli import lint, options, progress
 from attnspec.cli.options import available_cpus, judgeable_subjects
-from attnspec.cli.progress import Live, Plain
+from attnspec.cli.progress import LiveProgress, PlainProgress
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import record_schema
@@ -405,7 +405,7 @@ def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(progress, "INTERVAL", -1)
     screen = Terminal()
     handler = progress.make_progress(screen, {"TERM": "xterm"})
-    assert isinstance(handler, Live)
+    assert isinstance(handler, LiveProgress)
     handler.start()
     for event in (HEADER, ItemStarted("a", "x", "float32"), finished("a", "x", Verdict.VIOLATED),
                   finished("a", "y", Verdict.HELD), finished("b", "x", Verdict.HELD), RunFinished("", 1, {}, 1)):
@@ -422,7 +422,7 @@ def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch
 def test_a_narrow_terminal_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     screen = Terminal()
-    Live(screen).handle(HEADER)
+    LiveProgress(screen).handle(HEADER)
     block = re.sub(r"\x1b\[\d*m", "", screen.getvalue()).splitlines()[1:]
     assert block
     assert all(len(line) < 40 for line in block)
@@ -439,7 +439,7 @@ def test_a_plain_terminal_gets_no_colour(environment: dict[str, str]) -> None:
 
 def test_a_long_audit_shows_the_subjects_at_work() -> None:
     screen = Terminal()
-    live = Live(screen)
+    live = LiveProgress(screen)
     live.handle(replace(HEADER, planned={f"s{number}": 2 for number in range(12)}))
     live.handle(finished("s11", "x", Verdict.HELD))
     live.shutdown()
@@ -481,7 +481,7 @@ def test_lint_names_a_deviation_from_a_clause_that_is_none(cli: Cli) -> None:
 def test_a_pipe_gets_plain_lines() -> None:
     pipe = io.StringIO()
     handler = progress.make_progress(pipe, {"TERM": "xterm"})
-    assert type(handler) is Plain
+    assert type(handler) is PlainProgress
     for event in (HEADER, finished("b", "x", Verdict.HELD)):
         handler.handle(event)
     assert pipe.getvalue().splitlines()[1:] == ["b: done, 1 of 2 subjects"]

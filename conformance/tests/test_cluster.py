@@ -16,7 +16,7 @@ from attnspec.cluster import carrier as carrying
 from attnspec.cluster.carrier import ClusterCarrier
 from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
 from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
-from attnspec.cluster.workforce import Workforce, resources_for
+from attnspec.cluster.workforce import ClusterWorkers, resources_for
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
@@ -26,7 +26,7 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import read_events
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
-from attnspec.runner.shards import Named
+from attnspec.runner.shards import NamedGroups
 from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
 from attnspec.subjects.installed import asked_workers
 from attnspec.subjects.registry import registered_subjects
@@ -89,15 +89,15 @@ def fake(*told: WorkerAnswer | str, **more: object) -> FakeConnection:
     return FakeConnection(None, ModuleType("distributed"), told=answers, **more)  # type: ignore[arg-type]  # by name
 
 
-def workforce(connection: Connection, **plan: object) -> Workforce:
+def workforce(connection: Connection, **plan: object) -> ClusterWorkers:
     asked = replace(Plan(()), **plan)  # type: ignore[arg-type]  # fields by name
-    return Workforce(connection, WorkerQuestion(asked, "/here"), "law")
+    return ClusterWorkers(connection, WorkerQuestion(asked, "/here"), "law")
 
 
 def judged(task: Task) -> TaskResult:
     """What a worker records where all holds."""
     source = TrialJobs(with_engine(task.plan, engine=ENGINE, recipe=""))
-    jobs = Named(frozenset(task.groups)).select_jobs(source.items())
+    jobs = NamedGroups(frozenset(task.groups)).select_jobs(source.items())
     lines = [to_line(event) for job in jobs for event in (started(job), finished(job))]
     return TaskResult(tuple(lines), seconds=1.0)
 

@@ -12,7 +12,7 @@ import pytest
 from attnspec.cli import baseline, progress
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.digest import Digest
-from attnspec.cli.progress import Live, Plain
+from attnspec.cli.progress import LiveProgress, PlainProgress
 from attnspec.cli.wording import format_applicable
 from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
@@ -726,7 +726,7 @@ def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:
 
 def plain(*happened: Outcome | Event) -> list[str]:
     pipe = io.StringIO()
-    handler = Plain(pipe)
+    handler = PlainProgress(pipe)
     for event in events(*happened, code=1):
         handler.handle(event)
     return pipe.getvalue().splitlines()[1:]
@@ -768,7 +768,7 @@ def test_a_pipe_calls_nobody_done_who_was_not_judged() -> None:
 def told_of(planned: dict[str, int], *happened: Outcome) -> list[str]:
     """The lines in a pipe of a run that was to judge so many items of each subject."""
     pipe = io.StringIO()
-    handler = Plain(pipe)
+    handler = PlainProgress(pipe)
     for event in events(*happened, code=1):
         handler.handle(replace(event, planned=planned) if isinstance(event, RunStarted) else event)
     return pipe.getvalue().splitlines()[1:]
@@ -782,7 +782,7 @@ def test_a_pipe_hears_of_no_failure_where_there_is_none(monkeypatch: pytest.Monk
 
 def test_a_terminal_shows_failures_and_their_cause_while_the_run_goes_on() -> None:
     screen = io.StringIO()
-    live = Live(screen, is_coloured=False)
+    live = LiveProgress(screen, is_coloured=False)
     for event in events(failed(), failed("causal.flag_is_mask"), held(), code=1)[:3]:
         live.handle(event)
         live._drawn = 0.0

@@ -16,7 +16,7 @@ from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, diagnose_
 from attnspec.diagnosis.failing_case import FailingCase
 from attnspec.diagnosis.locate import INVERTED
 from attnspec.diagnosis.overflow import RawExponentials
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults import staged as sound
 from attnspec.faults.blocks import OF_OTHER_SIZES
@@ -253,7 +253,7 @@ def test_a_right_answer_is_not_rounded_again_to_become_a_wrong_one() -> None:
     wrong, right = (log_call(each, problem) for each in (subject, own_subject("sound/naive")))
     towards = right.answer_given.output + np.float32(1e-6) * (wrong.answer_given.output - right.answer_given.output)
     nearer = replace(right, answer=replace(right.answer_given, output=towards))
-    ruler = Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE).ruler(problem)
+    ruler = ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE).ruler(problem)
     assert ruler.nearness(wrong, nearer) < 1
     assert not ruler.are_alike(wrong, nearer, pytest.fail)
 
@@ -262,7 +262,7 @@ def test_a_fault_that_holds_where_the_subject_fails_does_not_explain_it() -> Non
     """Whatever it answered: here no call is compared, so that any fault answers as the subject did."""
     subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
     trial = trial_of(check, subject)
-    bar = Bar(subject, trial.evaluator.precision, trial.evaluator.conventions, Aspect.NONE)
+    bar = ComparisonStandard(subject, trial.evaluator.precision, trial.evaluator.conventions, Aspect.NONE)
     case = FailingCase(trial, failing(check, subject), bar, (), fails=True)
     assert case.explains(CATALOGUE["scale_none"])
     assert not case.explains(CATALOGUE["scale_root_in_float32"])
@@ -409,7 +409,7 @@ def test_no_overflow_is_told_of_who_subtracts_the_maximum(tmp_path: Path) -> Non
     assert heard(tmp_path, text, "attention.finite").verdict is Verdict.HELD
     subject = load(f"{tmp_path}/mine.py:attend")
     for dtype in DType:
-        bar = Bar(subject, Evaluator(subject, dtype).precision, {}, Aspect.NONE)
+        bar = ComparisonStandard(subject, Evaluator(subject, dtype).precision, {}, Aspect.NONE)
         assert RawExponentials.measure_subject(bar, dtype) is None
 
 

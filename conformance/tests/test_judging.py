@@ -14,7 +14,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Measured
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Judging, Tally, Violated
+from attnspec.trials.judging import CaseJudge, Tally, Violated
 from attnspec.vocabulary.scene import Scene
 from helpers.law import checks
 
@@ -36,12 +36,12 @@ def judged(*answers: Measured | Exception) -> Tally:
 
     check = replace(checks()["attention.definition"], then=tuple(map(relation, answers)))
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
-    return Judging(check, evaluator, Effort.QUICK, 0, lambda _: None).judge_recipe(CASE)
+    return CaseJudge(check, evaluator, Effort.QUICK, 0, lambda _: None).judge_recipe(CASE)
 
 
 def test_a_case_without_others_has_the_whole_rate_of_false_alarms() -> None:
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
-    judging = Judging(checks()["attention.definition"], evaluator, Effort.QUICK, 0, lambda _: None)
+    judging = CaseJudge(checks()["attention.definition"], evaluator, Effort.QUICK, 0, lambda _: None)
     assert judging.scene(CASE).cases == 1
 
 

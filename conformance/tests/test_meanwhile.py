@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.surroundings import Speaks, Surroundings
+from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.host.frames import Entries, Incoming, packed, received, send
 from attnspec.hosting.client import Client, import_folders
@@ -161,7 +161,7 @@ def test_what_cannot_begin_is_told_to_whoever_asks(tmp_path: Path, is_begun: boo
 
 @pytest.mark.parametrize("surroundings", [
     Surroundings(command=("ssh", "there", "python"), is_here=False),
-    Surroundings(command=("node", "host.mjs"), speaks=Speaks.PROTOCOL),
+    Surroundings(command=("node", "host.mjs"), speaks=HostLanguage.PROTOCOL),
 ], ids=["elsewhere", "program"])
 def test_only_an_interpreter_on_this_machine_begins_early(surroundings: Surroundings) -> None:
     client = Client(surroundings)

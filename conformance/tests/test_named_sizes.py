@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.progress import Live, Plain
+from attnspec.cli.progress import LiveProgress, PlainProgress
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError, TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -279,8 +279,8 @@ def test_the_page_says_which_sizes_were_named() -> None:
     assert "At the sizes that you named, lib/attend: 1 clause at T8." in words(section(page, "sizes"))
 
 
-@pytest.mark.parametrize("handler", [Plain, Live])
-def test_the_console_tells_what_declared_sizes_cost(handler: type[Plain | Live]) -> None:
+@pytest.mark.parametrize("handler", [PlainProgress, LiveProgress])
+def test_the_console_tells_what_declared_sizes_cost(handler: type[PlainProgress | LiveProgress]) -> None:
     text = io.StringIO()
     shown = handler(text)
     record = run(outcome("lib/attend", "core.a"), sizes=("B1 H1 Hkv1 T8 S8 D4 Dv4",))

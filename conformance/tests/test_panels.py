@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.inputs import DiagnosticInputs, Panels
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.trials.evaluator import Evaluator
@@ -16,7 +16,7 @@ FAULT = CATALOGUE["scale_none"]
 def panel(panels: Panels, aspect: Aspect, *, calls: int = 0) -> DiagnosticInputs:
     subject = own_subject("sound/naive")
     evaluator = Evaluator(subject, DType.FLOAT32)
-    made = panels.panel(Bar(subject, evaluator.precision, evaluator.conventions, aspect), DType.FLOAT32)
+    made = panels.panel(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, aspect), DType.FLOAT32)
     if calls:
         made.candidate(FAULT).step(calls - 1)
     return made

@@ -12,8 +12,8 @@ from attnspec.cli.conclusion import format_summary
 from attnspec.cli.digest import Digest
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan
-from attnspec.probing.jobs import Probes
-from attnspec.probing.subjects import Probing
+from attnspec.probing.jobs import ProbeJobs
+from attnspec.probing.subjects import ProbeJob
 from attnspec.record.events import Done, ItemFinished, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Outcome
@@ -119,7 +119,7 @@ def finished(verdict: Verdict) -> ItemFinished:
 
 def test_a_subject_is_probed_at_every_dtype_and_its_variants_at_the_first() -> None:
     plan = replace(PLAN, dtypes=(DType.FLOAT64, DType.FLOAT32))
-    assert [(each.part, each.dtype) for each in Probes(plan).items()] == [
+    assert [(each.part, each.dtype) for each in ProbeJobs(plan).items()] == [
         ("probe", "float64"), ("probe", "float32"), ("probe[other_path]", "float32")]
 
 
@@ -128,7 +128,7 @@ def test_a_subject_is_probed_at_every_dtype_and_its_variants_at_the_first() -> N
     (JobFailure("the process died", Verdict.CRASHED), "the process died"),
 ])
 def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
-    assert Probes(PLAN).record_loss(Probing("mine", "", "float32"), loss) == probed(lost=lost)
+    assert ProbeJobs(PLAN).record_loss(ProbeJob("mine", "", "float32"), loss) == probed(lost=lost)
 
 
 @pytest.mark.parametrize(("done", "interrupted", "code"), [
@@ -136,7 +136,7 @@ def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
     ([probed(WRONG), probed(lost="x")], False, 1),
     ([probed(RIGHT), probed(lost="x")], False, 2), ([probed(WRONG)], True, 2), ([probed()], False, 2), ([], False, 2)])
 def test_the_exit_code_of_a_probe(done: list[Done], interrupted: bool, code: int) -> None:
-    assert Probes(PLAN).conclude(done, interrupted=interrupted).exit_code == code
+    assert ProbeJobs(PLAN).conclude(done, interrupted=interrupted).exit_code == code
 
 
 @pytest.mark.parametrize(("done", "interrupted", "code"), [

@@ -19,7 +19,7 @@ from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
 from attnspec.runner.judge import load_engine
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import End, Which
+from attnspec.subjects.needs import RangeEnd, RangePlace
 from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import SubjectRaised
 from evaluation.ranges import bench
@@ -335,7 +335,8 @@ def test_a_rotary_embedding_is_judged_by_its_own_clauses(tmp_path: Path, monkeyp
     about = MANIFEST.format(least="1").replace("dtypes:", "kind: rotary\n    claims: [rotary]\n    dtypes:")
     (folder / "mine" / "manifest.yaml").write_text(about)
     (folder / "mine" / "adapter.py").write_text("def attend(x, positions):\n    return x\n")
-    tried = judge_at("mine/attention", End(Which.OLDEST), Plan(("mine/attention",), implementations=(str(folder),)))
+    tried = judge_at("mine/attention", RangeEnd(RangePlace.OLDEST),
+                     Plan(("mine/attention",), implementations=(str(folder),)))
     assert tried.fate is Fate.FAILS  # it turns nothing, and `smoke` asks only for finite numbers
     assert "rotary.definition is violated" in tried.words
 

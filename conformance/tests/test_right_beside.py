@@ -7,7 +7,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
 from attnspec.diagnosis.locate import locate_stage
 from attnspec.diagnosis.ranges import right_beside
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
@@ -59,5 +59,6 @@ def test_a_past_without_which_the_answer_is_right_is_told() -> None:
     case = make_problem(Recipe.parse(
         "B2,H1,Hkv1,T2,S4,D4,Dv4;mask=none;families=normal;with=key_lengths+past_key+past_value;key_lengths=ragged;"
         "past_key=half;seed=3"), DType.FLOAT32)
-    said = locate_stage(Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE), DType.FLOAT32, [case])
+    said = locate_stage(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE),
+                        DType.FLOAT32, [case])
     assert said == "the answer is wrong here, and right once key_lengths or past_key is left out"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.conditions import LengthCondition, LengthRule, Profile
+from attnspec.diagnosis.conditions import LengthCondition, LengthProfile, LengthRule
 from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.whereabouts import USUAL
 from attnspec.engine.engine import Engine
@@ -86,12 +86,12 @@ def test_how_heads_are_shared_matters_where_there_are_several_of_both(heads: int
 
 
 def test_turns_are_counted_from_length_to_length() -> None:
-    assert Profile(1, None, {1: True, 16: False, 8: True, 32: False, 17: True}, is_settled=True).turns == 3
+    assert LengthProfile(1, None, {1: True, 16: False, 8: True, 32: False, 17: True}, is_settled=True).turns == 3
 
 
 def test_what_holds_at_all_larger_lengths_does_not_do_so_by_chance() -> None:
     fared = {1: True, 15: True, 16: False, 512: False}
-    ends, multiples = (Profile(1, LengthCondition(rule, 16), fared, is_settled=True)
+    ends, multiples = (LengthProfile(1, LengthCondition(rule, 16), fared, is_settled=True)
                        for rule in (LengthRule.UP_TO, LengthRule.NO_MULTIPLE))
     assert not ends.may_be_chance(SEEDS + 1)
     assert ends.may_be_chance(MOST_SEEDS)  # it fails so seldom that it may hold

@@ -103,7 +103,7 @@ UPDATE = click.option(UPDATING, is_flag=True, help="Write what this run finds in
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class BaselineFile:
     """The file, and whether this run writes it. One that is there is heeded all the same.
 
     Then the cases that it records are put first, and an update loses nothing that it would not have come across.
@@ -113,7 +113,7 @@ class Baseline:
     is_written: bool
 
     @classmethod
-    def from_options(cls, options: dict[str, Given]) -> Baseline:
+    def from_options(cls, options: dict[str, Given]) -> BaselineFile:
         """Takes its two options out of the others. Raises UsageError for an update of nothing."""
         path, update = options.pop("baseline"), options.pop("update_baseline")
         if update and path is None:

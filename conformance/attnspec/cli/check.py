@@ -14,7 +14,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
+from attnspec.cli.baseline import BASELINE, UPDATE, BaselineFile
 from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.conclusion import Detail
 from attnspec.cli.group import exit_code_of
@@ -42,7 +42,7 @@ from attnspec.cli.options import (
     surroundings,
     typed_command,
 )
-from attnspec.cli.outputs import Outputs, Together
+from attnspec.cli.outputs import HandlerGroup, Outputs
 from attnspec.cli.verdict_files import BADGE, JUNIT, GitHub, verdict_files
 from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import EndedError
@@ -142,7 +142,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     is_kept = any((told["record"], told["html"], told["as_json"], *(options[name] for name in _FILES)))
     outputs = Outputs.from_options(**told, detail=detail)
     sharing = sharing_of(options)
-    workers, baseline, files = options.pop("workers"), Baseline.from_options(options), verdict_files(options)
+    workers, baseline, files = options.pop("workers"), BaselineFile.from_options(options), verdict_files(options)
     outputs = replace(outputs, also=tuple(each.place for each in files))
     if AS_DECLARED not in options["variants"]:
         options["variants"] = read_variants(options["variants"])
@@ -155,7 +155,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     for line in (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)):
         click.echo(line, err=True)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
-    written = Together([*outputs.kept_handlers, *known, *files, *github])
+    written = HandlerGroup([*outputs.kept_handlers, *known, *files, *github])
     handlers = [*outputs.handlers(written), written]
     session = Session(plan, workers=workers, command=typed_command(), source=source, sharing=sharing, carrier=carrier)
     result = session.run(handlers)

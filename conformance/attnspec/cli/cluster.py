@@ -48,13 +48,13 @@ def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None
     from attnspec.cluster.carrier import ClusterCarrier  # noqa: PLC0415  (weight: hypothesis and distributed)
     from attnspec.cluster.connection import connect_cluster  # noqa: PLC0415  (as above)
     from attnspec.cluster.messages import WorkerQuestion  # noqa: PLC0415  (as above)
-    from attnspec.cluster.workforce import Workforce, resources_for  # noqa: PLC0415  (as above)
+    from attnspec.cluster.workforce import ClusterWorkers, resources_for  # noqa: PLC0415  (as above)
     from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
 
     plan = _what_is_named(options)
     digest = load_spec(plan.spec, plan.spec_add).digest
     with connect_cluster(address, resources_for(plan.device)) as connection:
-        workforce = Workforce(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
+        workforce = ClusterWorkers(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
         workforce.begin()
         with asked_workers(workforce.missing()):
             yield ClusterCarrier(connection, workforce, lambda line: click.echo(line, err=True))
@@ -110,7 +110,7 @@ class _Places:
 
     @classmethod
     def from_done(cls, done: Sequence[Done]) -> _Places:
-        """In this order."""
+        """Numbers the jobs in this order."""
         jobs = {key_of(each): place for place, each in enumerate(done)}
         subjects: dict[str, int] = {}
         for (subject, _, _), place in jobs.items():

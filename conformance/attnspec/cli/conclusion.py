@@ -38,7 +38,7 @@ from attnspec.report.bugs import (
 from attnspec.report.coverage import at_sizes, measure_coverage
 from attnspec.report.figures import count_noun
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import Explained, other_conventions
+from attnspec.report.likely_cause import ExplainedFailures, other_conventions
 from attnspec.runner.jobs import is_idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
@@ -54,7 +54,9 @@ def format_verdict(digest: Digest) -> str:
 
 
 def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
-    """The same in short, with the exit code: the last line. is_kept: whether all that was to be written is."""
+    """The last line of the console: the conclusion in short, with the exit code. is_kept: whether all that was to be
+    written is.
+    """
     code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
     told = f"{_verdict(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
     return click.style(told, fg=_COLOURS[code], bold=True)
@@ -97,7 +99,7 @@ def failure_line(digest: Digest, outcome: Outcome) -> str:
     return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
 
 
-def _tell_cause(digest: Digest, found: Explained | None) -> str:
+def _tell_cause(digest: Digest, found: ExplainedFailures | None) -> str:
     """`Likely: the mask is ignored`, `It fails at S = 5` where nobody looked for more; empty where nothing is known."""
     if found is None or found.cause is None:
         return ""
@@ -119,7 +121,7 @@ def format_remedy(digest: Digest) -> Iterator[str]:
 
 
 def format_undiagnosed(digest: Digest) -> Iterator[str]:
-    """That nobody looked for causes, where that is why failures have none."""
+    """Says that nobody looked for causes, where that is why failures have none."""
     is_open = any(group.cause is None or is_place(group.cause) for group in explain_bugs(digest.failures))
     if digest.is_glance and is_open:
         yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."

@@ -119,7 +119,7 @@ class Digest:
         return tuple(self.counts)
 
     def digest_of(self, subject: str) -> Digest:
-        """The same of one subject alone."""
+        """The digest of one subject alone."""
         return Digest(self.header, self.footer, {name: card for name, card in self.cards.items() if name == subject},
                       list(self._outcomes_of(subject)), {},
                       {subject: self.counts[subject]}, [probe for probe in self.probes if probe.subject == subject])

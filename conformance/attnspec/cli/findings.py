@@ -89,7 +89,9 @@ def _them(several: Sequence[object]) -> str:
 
 
 def format_finding(digest: Digest, finding: FailedClause, cause: LikelyCause | None = None) -> Iterator[str]:
-    """In full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault comes first."""
+    """Tells a failure in full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault
+    comes first.
+    """
     first, clause = _lead_with_fault(finding.shown, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)

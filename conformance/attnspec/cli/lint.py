@@ -46,7 +46,14 @@ from attnspec.spec.clause import Clause, Spec, themes_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import CASES, COMMAND, EFFORT, FILE, SEED, read_refutations
 from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.baseline import Entry, parsed_case, read_baseline, read_conventions, read_entries, read_tried
+from attnspec.subjects.baseline import (
+    BaselineEntry,
+    parsed_case,
+    read_baseline,
+    read_conventions,
+    read_entries,
+    read_tried,
+)
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import guess_meant_target, no_such_function
@@ -160,7 +167,7 @@ def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str
 
 
 def _of_entries(
-    entries: Iterable[Entry], subjects: Mapping[str, Registered], clauses: Sequence[str],
+    entries: Iterable[BaselineEntry], subjects: Mapping[str, Registered], clauses: Sequence[str],
 ) -> Iterator[AttnspecError]:
     seen: set[Key] = set()
     entries = tuple(entries)
@@ -173,7 +180,7 @@ def _of_entries(
         seen.add(entry.key)
 
 
-def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequence[str]) -> None:
+def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered], clauses: Sequence[str]) -> None:
     """Raise UsageError for a subject, a clause, a dtype or a case that is none."""
     if entry.clause not in clauses:
         raise UsageError.unknown("clause", entry.clause, clauses, where=entry.where)
@@ -185,7 +192,7 @@ def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequ
         parsed_case(entry.case, entry.where)
 
 
-def _check_own(entry: Entry, own: Iterable[str]) -> None:
+def _check_own(entry: BaselineEntry, own: Iterable[str]) -> None:
     """Raise UsageError for a function that its file lacks, or that is nowhere and near to another that is listed."""
     wrong = no_such_function(entry.subject) if is_bare(entry.subject) else None
     if wrong:
@@ -305,7 +312,8 @@ _QUOTATION_MARKS = 2
 
 
 def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
-    """One mistake of each manifest and each findings.yaml; where these can be read, every name in them that is none.
+    """Finds one mistake of each manifest and each findings.yaml; where these can be read, every name in them that is
+    none.
 
     library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another
     than manifests speak of.

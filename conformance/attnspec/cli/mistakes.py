@@ -44,7 +44,9 @@ def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
 
 
 def badly_put(law: Spec) -> Iterator[AttnspecError]:
-    """One mistake of each clause whose words mean nothing; of the others, what makes them claim less than it seems."""
+    """Finds one mistake of each clause whose words mean nothing; of the others, what makes them claim less than it
+    seems.
+    """
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
     from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)

@@ -169,7 +169,7 @@ def audit_there(options: Mapping[str, Given]) -> None:
 
 
 def surroundings_of(options: Mapping[str, Given]) -> Surroundings:
-    """Where the options say that something lives; what is installed is asked there."""
+    """Reads from the options where something lives; what is installed is asked there."""
     there = Plan((), **options).surroundings({})
     look_in(there)
     return there

@@ -59,7 +59,7 @@ class Outputs:
     @classmethod
     def from_options(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
                      detail: Detail = Detail.SHORT) -> Outputs:
-        """From the options. With --json the console moves to standard error."""
+        """Reads the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
         if record and record.endswith(PACKED):
@@ -74,15 +74,16 @@ class Outputs:
         """The console alone, with everything: for one case."""
         return cls(sys.stdout, detail=Detail.FULL)
 
-    def handlers(self, beside: Together | None = None) -> list[Handler]:
-        """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last.
+    def handlers(self, beside: HandlerGroup | None = None) -> list[Handler]:
+        """The handlers of the console in the order in which they start; they are shut down in the opposite one, so that
+        the verdicts come last.
 
         beside: what is shut down before.
         """
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail,
                             is_kept=lambda: beside is None or not beside.is_short)
-        return [Visibly(Together([verdicts, make_progress(stream)]))]
+        return [VisibleHandler(HandlerGroup([verdicts, make_progress(stream)]))]
 
     @property
     def kept_handlers(self) -> list[Handler]:
@@ -104,7 +105,7 @@ class Outputs:
         return [*record, *([f"page: {self.html}"] if self.html else later), *self.also]
 
 
-class Together:
+class HandlerGroup:
     """Handlers as one, each of which is shut down whatever becomes of the others; all that went wrong is told.
 
     A full disk costs a run its record and its page.
@@ -137,7 +138,7 @@ class Together:
             raise UsageError("\nattnspec: ".join(wrong))
 
 
-class Visibly:
+class VisibleHandler:
     """A handler of what people read: the other one, told of events whose hidden characters are shown."""
 
     def __init__(self, handler: Handler) -> None:

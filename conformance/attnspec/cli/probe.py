@@ -23,7 +23,7 @@ from attnspec.cli.options import (
     surroundings,
     typed_command,
 )
-from attnspec.cli.outputs import Outputs, Together, Visibly, is_coloured
+from attnspec.cli.outputs import HandlerGroup, Outputs, VisibleHandler, is_coloured
 from attnspec.cli.wording import name_probed
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
@@ -87,7 +87,7 @@ def _line(found: Found, width: int) -> str:
 
 
 def format_conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
-    """One line, with the exit code."""
+    """The last line, with the exit code."""
     end = f"(exit code {footer.exit_code})"
     if footer.interrupted:
         return f"Interrupted: not everything was asked. {end}"
@@ -121,4 +121,4 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     known_targets(plan)
     answers = ProbeConsole(outputs.console_stream, outputs.places)
     session = Session(plan, workers=workers, command=typed_command(), source=PROBES)
-    return exit_code_of(session.run([Visibly(answers), Together(outputs.kept_handlers)]))
+    return exit_code_of(session.run([VisibleHandler(answers), HandlerGroup(outputs.kept_handlers)]))

@@ -37,7 +37,7 @@ _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
     """The handler that suits the stream."""
     is_live = stream.isatty() and environment.get("TERM", "") != "dumb"
-    return Live(stream, is_coloured="NO_COLOR" not in environment) if is_live else Plain(stream)
+    return LiveProgress(stream, is_coloured="NO_COLOR" not in environment) if is_live else PlainProgress(stream)
 
 
 def bad_news(digest: Digest, outcome: Outcome) -> str:
@@ -55,7 +55,7 @@ def tell_compiling(event: SubjectCompiles) -> str:
             "(--effort glance tries fewer shapes).")
 
 
-class Plain:
+class PlainProgress:
     """A line when a run starts, one with its first failure as soon as that is known, and one a subject that is done;
     where there is but one, one a third of a long run.
 
@@ -132,7 +132,7 @@ def _cause(standing: str) -> str:
     return standing.partition(". ")[2]
 
 
-class Live:
+class LiveProgress:
     """The first lines of Plain, and under them a block that is rewritten: a bar a subject, what is on trial, and of one
     subject how many failures there are so far and what they likely come from.
     """

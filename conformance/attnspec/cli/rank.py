@@ -32,7 +32,7 @@ from attnspec.cli.options import (
     surroundings,
     typed_command,
 )
-from attnspec.cli.outputs import Visibly, is_coloured
+from attnspec.cli.outputs import VisibleHandler, is_coloured
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
@@ -215,7 +215,7 @@ class _Ranking:
     def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
         lines = KernelLines(self.stream, done, len(self.plan.targets))
         json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
-        return [KernelsAlone(Visibly(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
+        return [KernelsAlone(VisibleHandler(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
 
 
 def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:

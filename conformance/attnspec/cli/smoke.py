@@ -49,14 +49,14 @@ class SmokedInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Smoked:
+class SmokeResult:
     """The lines, or why there are none."""
 
     lines: tuple[SmokedInput, ...] = ()
     death: str = ""
 
 
-def smoke_inputs(target: str, plan: Plan) -> Smoked:
+def smoke_inputs(target: str, plan: Plan) -> SmokeResult:
     """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each."""
     from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)
@@ -64,5 +64,5 @@ def smoke_inputs(target: str, plan: Plan) -> Smoked:
     try:
         lines = smoke_subject(load_subject(target, replace(plan, targets=(target,))))
     except AttnspecError as problem:
-        return Smoked(death=str(problem))
-    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines))
+        return SmokeResult(death=str(problem))
+    return SmokeResult(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines))

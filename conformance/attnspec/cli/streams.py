@@ -23,7 +23,9 @@ def output_error() -> OSError | None:
 
 @contextmanager
 def patient_streams() -> Iterator[None]:
-    """Inside, the process's own standard streams raise nothing. Streams that stand in for them are left alone."""
+    """While this context is open, the process's own standard streams raise nothing. Streams that stand in for them are
+    left alone.
+    """
     _open_descriptors()
     _lost_streams.clear()
     before = sys.stdout, sys.stderr
@@ -52,12 +54,12 @@ def _open_descriptors() -> None:
 
 def _patient(name: str, stream: TextIO) -> io.TextIOWrapper:
     stream.flush()
-    raw = _Patient(name, stream)
+    raw = _PatientStream(name, stream)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors,
                             line_buffering=name == "stderr" or stream.isatty())
 
 
-class _Patient(io.RawIOBase):
+class _PatientStream(io.RawIOBase):
     """What lies under a stream: writes, until that fails; then swallows."""
 
     name: str

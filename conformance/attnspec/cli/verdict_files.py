@@ -95,7 +95,7 @@ class GitHub(WholeRun):
 
     @classmethod
     def if_on_github(cls, stream: TextIO, folders: Sequence[str]) -> Sequence[GitHub]:
-        """Itself, or nothing where GitHub does not listen."""
+        """Makes the handler, or nothing where GitHub does not listen."""
         return [cls(stream, folders)] if is_told() else []
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from attnspec.cluster.connection import Connection, SchedulerLostError
 from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion
-from attnspec.cluster.workforce import Workforce, resources_for
+from attnspec.cluster.workforce import ClusterWorkers, resources_for
 from attnspec.core.plan import Job, Plan
 from attnspec.record.codec import from_line
 from attnspec.record.sharded import Group
@@ -44,19 +44,19 @@ class ClusterCarrier:
     """Carries out jobs on a cluster. say: tells the user, in a line, what no record has."""
 
     connection: Connection
-    workforce: Workforce
+    workforce: ClusterWorkers
     say: Callable[[str], None]
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Of all workers."""
+        """The environment of all workers."""
         return self.workforce.environment
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
         """Have every job done. What is done is told at once; an interruption leaves the rest undone."""
         question = WorkerQuestion(plan, self.workforce.question.folder)
         workforce = replace(self.workforce, question=question, answers={}, unfit=set())
-        dealing = _Dealing(self.connection, workforce, listener, self.say, plan, source)
+        dealing = _TaskDealing(self.connection, workforce, listener, self.say, plan, source)
         try:
             workforce.begin()
             dealing.deal(groups_of(jobs))
@@ -68,7 +68,7 @@ class ClusterCarrier:
 
 
 @dataclass(frozen=True, slots=True)
-class _Dealt:
+class _DealtTask:
     """What Dask has: the groups of a task, and the workers that may get it."""
 
     groups: Groups
@@ -76,21 +76,21 @@ class _Dealt:
 
 
 @dataclass(slots=True)
-class _Dealing:
+class _TaskDealing:
     """The tasks of a run: those that wait, and those that Dask has.
 
     run: by which the workers know it.
     """
 
     connection: Connection
-    workforce: Workforce
+    workforce: ClusterWorkers
     listener: Listener
     say: Callable[[str], None]
     plan: Plan
     source: str
     run: str = field(default_factory=lambda: secrets.token_hex(4))
     waiting: dict[Group, Jobs] = field(default_factory=dict)
-    dealt_parts: dict[Any, _Dealt] = field(default_factory=dict)
+    dealt_parts: dict[Any, _DealtTask] = field(default_factory=dict)
     _submitted: int = 0
     _judged_count: int = 0
     _seconds: float = 0.0
@@ -170,7 +170,7 @@ class _Dealing:
         plan = self.plan if self.plan.baseline else replace(self.plan, targets=targets)
         task = Task(self.run, plan, self.source, tuple(groups), self.workforce.question.folder)
         future = self.connection.submit(task, key, list(workers), resources_for(self.plan.device))
-        self.dealt_parts[future] = _Dealt(groups, workers)
+        self.dealt_parts[future] = _DealtTask(groups, workers)
 
     def _take(self) -> bool:
         """Tell what is done; whether anything was."""

@@ -112,7 +112,7 @@ class Connection:
 
     def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
               address: str) -> WorkerAnswer | str | None:
-        """One by one, since of several the first that fails hides the others."""
+        """Asks one worker, since of several the first that fails hides the others."""
         try:
             found = self.client.run(function, question, workers=[address], on_error="return").get(address)
         except OSError:  # it is gone; so says the next list of workers

@@ -16,10 +16,10 @@ from attnspec.core.files import write_whole
 from attnspec.record.codec import decode, encode, to_line
 from attnspec.record.events import Event, ItemStarted, RunFinished, RunStarted, SubjectCompiles
 from attnspec.runner.session import Session
-from attnspec.runner.shards import Named
+from attnspec.runner.shards import NamedGroups
 
 
-class Lines:
+class RecordLines:
     """A handler that keeps the lines of a record but for header and footer, which are the client's."""
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class Lines:
 
 def carried_out(task: Task) -> TaskResult:
     """What comes of the part. An interruption leaves no part: nobody waits for it."""
-    kept = Lines()
+    kept = RecordLines()
     try:
-        result = Session(task.plan, source=task.source, sharing=Named(frozenset(task.groups))).run([kept])
+        result = Session(task.plan, source=task.source, sharing=NamedGroups(frozenset(task.groups))).run([kept])
     except AttnspecError as problem:
         return TaskResult(wrong=str(problem))
     if result.interrupted:

@@ -82,7 +82,7 @@ def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> 
 
 
 def judge_text(task: str) -> str:
-    """As `judge`, in JSON."""
+    """Judges a task in JSON, and answers in JSON."""
     return json.dumps(encode(judge_task(decode(Task, json.loads(task)))))
 
 

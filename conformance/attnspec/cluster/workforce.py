@@ -22,7 +22,7 @@ def resources_for(device: str) -> Mapping[str, float]:
 
 
 @dataclass(slots=True)
-class Workforce:
+class ClusterWorkers:
     """The workers that were asked. digest: of the spec by which all must judge.  unfit: those that have another
     attnspec, another spec, another release of a library, or not what the plan names.
     """
@@ -90,7 +90,7 @@ class Workforce:
         return tuple(address for address, told in self.answers.items() if not told.missing.get(target, ""))
 
     def missing(self) -> Mapping[str, str]:
-        """Of each target, why no worker can judge it; empty if one can."""
+        """Why no worker can judge a target, by target; empty if one can."""
         targets = dict.fromkeys(target for told in self.answers.values() for target in told.missing)
         return {target: self.why_not(target) for target in targets}
 

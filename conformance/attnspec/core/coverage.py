@@ -138,7 +138,7 @@ def read_pairs(text: str) -> int:
 
 
 def joined_spans(each: Iterable[Spans]) -> dict[str, tuple[int, int]]:
-    """By axis, the least and the greatest length of all of these."""
+    """Joins spans: for each axis, the least and the greatest length of them all."""
     joined: dict[str, tuple[int, int]] = {}
     for axis, (least, most) in (span for spans in each for span in spans.items()):
         low, high = joined.get(axis, (least, most))

@@ -176,7 +176,7 @@ LIMITS = (*(each.name for each in fields(Limits) if each.name not in _OF_KEYWORD
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The same subject with one hidden switch flipped: another function, and what it declares otherwise.
+    """A subject with one hidden switch flipped: another function, and what it declares otherwise.
 
     compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases of a trial alone.
     precision_on: by the kind of device, what is declared otherwise there.  versions: of the library, those that have
@@ -247,7 +247,7 @@ class Declaration:
 
     @property
     def main_dtypes(self) -> tuple[DType, ...]:
-        """Those in which models compute: all but float64, unless there is no other."""
+        """The dtypes in which models compute: all but float64, unless there is no other."""
         return tuple(dtype for dtype in self.dtypes if dtype is not DType.FLOAT64) or self.dtypes
 
     def precision_there(self, kind: str) -> Mapping[DType, Mapping[str, object]]:

@@ -41,7 +41,7 @@ class Deviation:
 
     @property
     def listing(self) -> str:
-        """Where it is listed, for how long, and so what its listing proves."""
+        """Says where a deviation is listed and for how long, and so what its listing proves."""
         return f"{self.proof}, until {self.until}" if self.until else self.proof
 
     @property

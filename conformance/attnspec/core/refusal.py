@@ -100,7 +100,7 @@ class Refusal:
 
     @property
     def single_condition(self) -> RefusalCondition | None:
-        """Its condition on the length of one axis, where it has no other and names no keyword."""
+        """The condition of a refusal on the length of one axis, where it has no other and names no keyword."""
         is_bare = not self.keywords and len(self.conditions) == 1 and self.conditions[0].is_of_one_axis
         return self.conditions[0] if is_bare else None
 

@@ -132,8 +132,8 @@ def _lines(file: Path) -> list[str]:
 
 
 def sizes_beside(lengths: Mapping[str, int]) -> dict[str, int]:
-    """One more query and one more key, past the end of whatever block they filled, or one less where no recipe can have
-    more; a single query stays one.
+    """Lengths with one more query and one more key, past the end of whatever block they filled, or one less where no
+    recipe can have more; a single query stays one.
     """
     longer = _move_lengths(lengths, 1)
     return longer if not _wrong(longer) else _move_lengths(lengths, -1)

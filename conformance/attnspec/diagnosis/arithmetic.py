@@ -55,7 +55,7 @@ FEXP_U20 = 940
 
 
 @dataclass(frozen=True, slots=True)
-class Wider:
+class WiderArithmetic:
     """A class of arithmetic: what such a function does, what would mend it, and the words that declare it.
 
     shows: whether it is so coarse that answers to ordinary values tell it from the declared class; a function whose
@@ -69,48 +69,52 @@ class Wider:
     fits: str = ""
 
 
-_SUBNORMALS = Wider("it treats subnormal numbers as 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
+_SUBNORMALS = WiderArithmetic("it treats subnormal numbers as 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
 _SEPARATE = "Divide by the sum of the exponentials"
 
 
-def _stored_lse(dtype: str) -> Wider:
+def _stored_lse(dtype: str) -> WiderArithmetic:
     """Split keys, rings and SciPy do so: it is less exact where logits are large, and nothing is wrong with it."""
-    return Wider(f"its weights come from a log-sum-exp that is stored in {dtype}{A_CHOICE}", _SEPARATE,
-                 {"logsumexp_roundings": 1})
+    return WiderArithmetic(f"its weights come from a log-sum-exp that is stored in {dtype}{A_CHOICE}", _SEPARATE,
+                           {"logsumexp_roundings": 1})
 
 
-def _of_half(dtype: str) -> tuple[Wider, ...]:
+def _of_half(dtype: str) -> tuple[WiderArithmetic, ...]:
     whole = {"grade": "G4"}
     return (
-        Wider(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
-        Wider(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
-              {"exp_ulps": FEXP_U20}),
-        Wider(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
-              {**whole, "accumulate": dtype, "row_sum": dtype}),
-        Wider(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
-              {**whole, "logsumexp_roundings": 1}))
+        WiderArithmetic(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
+        WiderArithmetic(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
+                        {"exp_ulps": FEXP_U20}),
+        WiderArithmetic(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
+                        {**whole, "accumulate": dtype, "row_sum": dtype}),
+        WiderArithmetic(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
+                        {**whole, "logsumexp_roundings": 1}))
 
 
-def _of_single(dtype: str) -> tuple[Wider, ...]:
+def _of_single(dtype: str) -> tuple[WiderArithmetic, ...]:
     return (
-        Wider(f"its exponentials are off by up to {EXP_U20} ulp", "Use an exact exp", {"exp_ulps": EXP_U20}),
-        Wider(f"its exponentials are off by up to {CUDA_EXPF} ulp", "Use an exact exp", {"exp_ulps": CUDA_EXPF}),
+        WiderArithmetic(f"its exponentials are off by up to {EXP_U20} ulp", "Use an exact exp", {"exp_ulps": EXP_U20}),
+        WiderArithmetic(f"its exponentials are off by up to {CUDA_EXPF} ulp", "Use an exact exp",
+                        {"exp_ulps": CUDA_EXPF}),
         _stored_lse(dtype),
-        Wider("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4), shows=True),
-        Wider("the inputs of its products are rounded to bfloat16", "Multiply in float32", _narrow("bfloat16", 4),
-              shows=True),
-        *(Wider(f"it computes in {half} throughout", "Compute in float32", _all_in(half), shows=True, fits=half)
+        WiderArithmetic("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4),
+                        shows=True),
+        WiderArithmetic("the inputs of its products are rounded to bfloat16", "Multiply in float32",
+                        _narrow("bfloat16", 4), shows=True),
+        *(WiderArithmetic(f"it computes in {half} throughout", "Compute in float32", _all_in(half), shows=True,
+                          fits=half)
           for half in ("float16", "bfloat16")))
 
 
-def _of_double(dtype: str) -> tuple[Wider, ...]:
+def _of_double(dtype: str) -> tuple[WiderArithmetic, ...]:
     return (
         _stored_lse(dtype),
-        Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}, shows=True),
-        Wider("its softmax is computed in float32, and so are its logits", "Compute them in float64",
-              _stored_in("float32", "softmax", "row_sum", "logits", "weights", "scale"), shows=True),
-        Wider("it computes in float32 throughout", "Compute in float64",
-              _all_in("float32"), shows=True, fits="float32"))
+        WiderArithmetic("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"},
+                        shows=True),
+        WiderArithmetic("its softmax is computed in float32, and so are its logits", "Compute them in float64",
+                        _stored_in("float32", "softmax", "row_sum", "logits", "weights", "scale"), shows=True),
+        WiderArithmetic("it computes in float32 throughout", "Compute in float64",
+                        _all_in("float32"), shows=True, fits="float32"))
 
 
 def _narrow(dtype: str, roundings: int) -> Words:
@@ -129,30 +133,31 @@ def _all_in(dtype: str) -> Words:
     return {**_stored_in(dtype, *stored), "weight_roundings": 3, "prescale_roundings": 4}
 
 
-def backward_classes_for(dtype: DType, kind: Kind) -> tuple[Wider, ...]:
+def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...]:
     """What a backward pass may round besides, in words of `backward_precision`, the least first. A wider format has
     nothing to lose by it.
     """
     if not is_half(dtype) or kind is Kind.ROTARY:
         return ()
-    products = Wider(f"the gradient of its weights is stored in {dtype.value}", "Keep it in float32", {"products": 1})
+    products = WiderArithmetic(f"the gradient of its weights is stored in {dtype.value}", "Keep it in float32",
+                               {"products": 1})
     if kind is not Kind.LAYER:
         return (products,)
-    biases = Wider(f"partial sums of the gradients of its biases are stored in {dtype.value}", "Add them up in float32",
-                   {"partial_biases": 1})
-    return biases, products, Wider(f"{products.cause}, and so are partial sums of those of its biases",
-                                   "Do both in float32", {**products.words, **biases.words})
+    biases = WiderArithmetic(f"partial sums of the gradients of its biases are stored in {dtype.value}",
+                             "Add them up in float32", {"partial_biases": 1})
+    return biases, products, WiderArithmetic(f"{products.cause}, and so are partial sums of those of its biases",
+                                             "Do both in float32", {**products.words, **biases.words})
 
 
-def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[Wider, ...]:
+def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[WiderArithmetic, ...]:
     """The classes that are tried, the likelier first; each is followed by the same with subnormals that become 0."""
     if kind is Kind.ROTARY:
-        return tuple(Wider(each.cause, each.advice, each.words) for each in narrow_for(dtype))
+        return tuple(WiderArithmetic(each.cause, each.advice, each.words) for each in narrow_for(dtype))
     of = _of_half if is_half(dtype) else _of_single if dtype is DType.FLOAT32 else _of_double
     return (_SUBNORMALS, *(each for alone in of(dtype.value) for each in (alone, _flushing(alone))))
 
 
-def _flushing(wider: Wider) -> Wider:
+def _flushing(wider: WiderArithmetic) -> WiderArithmetic:
     return replace(wider, cause=f"{wider.cause}, and {_SUBNORMALS.cause}", words={**wider.words, **FLUSHES})
 
 
@@ -221,7 +226,7 @@ class ArithmeticExplainer:
                     subject, "backward_precision", dtype, replace(wider, words=words))
         return None
 
-    def _allows_gradients(self, wider: Wider, evaluator: Evaluator) -> bool:
+    def _allows_gradients(self, wider: WiderArithmetic, evaluator: Evaluator) -> bool:
         key = evaluator.dtype, wider.cause
         if key not in self._tried_classes:
             of_gradients = (check for check in self.checks().values() if GRAD in check.needs and not check.clause.made
@@ -230,7 +235,7 @@ class ArithmeticExplainer:
         return self._tried_classes[key]
 
     def _as_consequence(self, trial: Trial, failing: Recipe,
-                        classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
+                        classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
         """The class that the subject is known to be of, if under it the case is no failure: it may claim nothing there.
 
         Known is one that explained another violation, or without which not even ordinary answers are right.
@@ -244,7 +249,7 @@ class ArithmeticExplainer:
         return None
 
     def _as_marked(self, trial: Trial, failing: Recipe, claimed: int,
-                   classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
+                   classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
         """The class of a format in which all answers are numbers, if under it the case is no failure.
 
         Something else may be wrong with the subject, so that no class allows all that it answers. The case is put
@@ -261,7 +266,7 @@ class ArithmeticExplainer:
                 return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
-    def _wider(self, evaluator: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
+    def _wider(self, evaluator: Evaluator) -> Iterator[tuple[WiderArithmetic, Evaluator]]:
         """The classes that round more than the declared one, those that were the answer before first."""
         dtype = evaluator.dtype
         classes = classes_for(dtype, evaluator.subject.declaration.kind)
@@ -271,7 +276,7 @@ class ArithmeticExplainer:
             if precision and looser_words(precision, evaluator.precision):
                 yield wider, evaluator.under(precision)
 
-    def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
+    def _is_of(self, wider: WiderArithmetic, declared: Evaluator, evaluator: Evaluator) -> bool:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
         key = evaluator.dtype, wider.cause
         if key not in self._tried_classes:
@@ -281,7 +286,7 @@ class ArithmeticExplainer:
                                         and self._allows_plain(evaluator, CONVICTING))
         return self._tried_classes[key]
 
-    def _is_finer(self, wider: Wider, declared: Evaluator) -> bool:
+    def _is_finer(self, wider: WiderArithmetic, declared: Evaluator) -> bool:
         """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
         showing = (each for each in classes_for(declared.dtype) if each.shows)
         # a twin, which flushes subnormals or rounds logits, too, has the same cause and more to say: it begins alike
@@ -359,23 +364,23 @@ def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
                    for each in answers)
 
 
-def _words(subject: Subject, dtype: DType, wider: Wider) -> dict[str, object]:
+def _words(subject: Subject, dtype: DType, wider: WiderArithmetic) -> dict[str, object]:
     """What would be declared: what is declared already, and the wider words in place of theirs."""
     return {**subject.declaration.precision.get(dtype, {}), **wider.words, "reason": wider.cause}
 
 
-def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None:
+def _precision(subject: Subject, dtype: DType, wider: WiderArithmetic) -> Precision | None:
     try:
         return precision_of(_words(subject, dtype, wider), dtype)
     except ManifestError:  # declared words and wider ones may not go together
         return None
 
 
-def _make_explanation(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
+def _make_explanation(subject: Subject, dtype: DType, wider: WiderArithmetic) -> Explanation:
     return _explain_by_words(subject, "precision", dtype, replace(wider, words=_words(subject, dtype, wider)))
 
 
-def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: Wider) -> Explanation:
+def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: WiderArithmetic) -> Explanation:
     """The class as what explains a failure, with the line that declares all its words under a key."""
     precision = _with_own(subject, key, {dtype.value: wider.words})
     return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}",
@@ -383,7 +388,7 @@ def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: Wider) ->
                        wider.words, precision)
 
 
-def _in_jax(subject: Subject, wider: Wider) -> str:
+def _in_jax(subject: Subject, wider: WiderArithmetic) -> str:
     """JAX computes in float32 unless told otherwise."""
     is_default = wider.fits == "float32" and "jax" in frameworks_of(subject)
     return " (JAX: enable x64, or --lift jax)" if is_default else ""

@@ -22,8 +22,8 @@ from attnspec.diagnosis.conditions import (
     Boundary,
     BoundaryCondition,
     LengthCondition,
+    LengthProfile,
     LengthRule,
-    Profile,
     lengths_to_try,
     narrow_condition,
 )
@@ -72,7 +72,7 @@ class _BoundarySearch:
 
     resizer: Resizer
     start_sizes: Sizes
-    found_profiles: dict[str, Profile] = field(default_factory=dict)
+    found_profiles: dict[str, LengthProfile] = field(default_factory=dict)
     _odd: set[str] = field(default_factory=set)
     _by_chance: dict[str, bool] = field(default_factory=dict)
     _holding_sizes: list[Sizes] = field(default_factory=list)
@@ -149,7 +149,8 @@ class _BoundarySearch:
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
             self.start_sizes = at(here)
-        self.found_profiles[axis] = Profile(here, condition, self._known_lengths(axis, at), not self.resizer.is_spent)
+        self.found_profiles[axis] = LengthProfile(here, condition, self._known_lengths(axis, at),
+                                                  not self.resizer.is_spent)
 
     def _held_by_chance(self, here: int, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int | None:
         """A longer length that fails with other entries, where one or two alone speak against a plain threshold: an

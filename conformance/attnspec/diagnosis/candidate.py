@@ -14,7 +14,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import Kind
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import with_cache
 from attnspec.faults.doubles import Noise, noisy
@@ -47,7 +47,7 @@ ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
 class FaultCandidate:
     """Puts a fault the calls that a subject was put, in their order, each no sooner than it is asked for."""
 
-    def __init__(self, fault: Fault, bar: Bar, calls: Sequence[tuple[AnyProblem, str]]) -> None:
+    def __init__(self, fault: Fault, bar: ComparisonStandard, calls: Sequence[tuple[AnyProblem, str]]) -> None:
         self.fault = fault
         self._bar, self._calls = bar, calls
         self._put: dict[int, tuple[Subject, list[LoggedCall]]] = {}

@@ -44,7 +44,7 @@ class BoundaryCondition:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """At which sizes a case fails.  smallest: the case at the smallest of them.  outside: sizes beside it that hold.
+    """The sizes at which a case fails. smallest: the case at the smallest of them. outside: sizes beside it that hold.
 
     sentence: empty where its sizes do not matter.
     """
@@ -134,7 +134,7 @@ class LengthCondition:
         return bool(self.includes_each(np.array([value]))[0])
 
     def includes_each(self, values: Lengths) -> NDArray[np.bool_]:
-        """Of each length, in any shape, whether it meets it."""
+        """Whether each length, in any shape, meets the condition."""
         match self.rule:
             case LengthRule.FROM:
                 meets = values >= self.n
@@ -153,7 +153,9 @@ class LengthCondition:
 
     @property
     def prior_weight(self) -> float:
-        """Its weight among others; a rule that needs a threshold besides is less likely than one alone."""
+        """The weight of the condition among others; a rule that needs a threshold besides is less likely than one
+        alone.
+        """
         share = 1.0 if self.n in COMMON or self.rule not in OF_BLOCKS else 0.3
         return _LIKELY[self.rule] * share * (1.0 if self.start == 1 else 0.5)
 
@@ -168,7 +170,7 @@ class LengthCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class LengthProfile:
     """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
 
     failing_length: int

@@ -17,7 +17,7 @@ from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs
 from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate_stage
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.rotary import locate_in_rotation
-from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard, aspect_of
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
@@ -64,22 +64,22 @@ class FaultMatch:
 
     @property
     def likeness(self) -> Likeness:
-        """For the record."""
+        """The match as the record has it."""
         fault, name = self.fault, self.fault.name.partition("@")[0]
         return Likeness(name, fault.stage.value, fault.story, fault.link, self.agreed_calls, self.tried_calls)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Faring:
-    """How the subject fares on the panel: its calls, and whether each is right."""
+class PanelResult:
+    """What came of putting the panel to a subject: its calls, and whether each is right."""
 
-    bar: Bar
+    bar: ComparisonStandard
     panel: DiagnosticInputs
     steps: tuple[LoggedCall, ...]
     right: tuple[bool, ...]
 
     @classmethod
-    def put_panel(cls, bar: Bar, dtype: DType) -> Faring:
+    def put_panel(cls, bar: ComparisonStandard, dtype: DType) -> PanelResult:
         """Put the panel to the subject of a bar."""
         panel = PANELS.panel(bar, dtype)
         steps = panel.put_to(bar.subject)
@@ -87,7 +87,7 @@ class Faring:
                                             for each, step in zip(panel.rulers, steps, strict=True)))
 
     def compare_with_fault(self, fault: Fault, case: FailingCase) -> FaultMatch:
-        """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
+        """Compares the subject with a fault on the panel, where either of them is wrong, and on the failing case."""
         agreed, tried = int(case.fails), int(case.fails)
         for is_agreed in self._compare_call_by_call(fault, case, len(self.steps)):
             agreed, tried = agreed + is_agreed, tried + 1
@@ -151,7 +151,9 @@ class Diagnosis:
 
 def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
              again: Callable[[], Subject] | None = None, place: FailurePlace = NOWHERE) -> Diagnosis:
-    """What a violation is like. `again` makes the subject anew, where it can be: then faults of memory are told too."""
+    """Diagnoses a violation: the faults that it is like. again: makes a fresh subject. Without it, faults that depend
+    on earlier calls are not recognised.
+    """
     return Examiner(again).diagnose(trial, failing, among=among, place=place)
 
 
@@ -161,7 +163,7 @@ class Examiner:
 
     make_subject: Callable[[], Subject] | None = None
     witnesses: Witnesses = field(default_factory=Witnesses)
-    _farings: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
+    _farings: dict[tuple[DType, Aspect], PanelResult] = field(default_factory=dict)
     _known_matches: dict[str, FaultMatch] = field(default_factory=dict)
     _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
     _located_cases: dict[tuple[DType, str], FailingCase] = field(default_factory=dict)
@@ -313,19 +315,19 @@ class Examiner:
         precision = trial.evaluator.precision
         if relation == does_not_overflow.__name__:  # under the declared class nothing is claimed of what overflows it
             precision = with_range_of_float32(precision)
-        bar = Bar(subject, precision, trial.evaluator.conventions, aspect_of(relation))
+        bar = ComparisonStandard(subject, precision, trial.evaluator.conventions, aspect_of(relation))
         return FailingCase(trial, failing, bar, tuple(log), fails=failure is not None)
 
     def _fresh_subject(self, trial: Trial) -> Subject:
         return self.make_subject() if self.make_subject else trial.evaluator.subject
 
-    def _faring(self, case: FailingCase) -> Faring:
+    def _faring(self, case: FailingCase) -> PanelResult:
         place = case.trial.evaluator.dtype, case.bar.aspect
         if place not in self._farings:
             # made anew where it can be: what a failing case left in its memory must not answer these calls
             # and held to its own class: nothing in the panel overflows
             bar = replace(case.bar, subject=self._fresh_subject(case.trial), precision=case.trial.evaluator.precision)
-            self._farings[place] = Faring.put_panel(bar, case.trial.evaluator.dtype)
+            self._farings[place] = PanelResult.put_panel(bar, case.trial.evaluator.dtype)
         return self._farings[place]
 
 

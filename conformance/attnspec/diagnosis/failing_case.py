@@ -7,7 +7,7 @@ from functools import partial
 
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.candidate import FaultCandidate, as_candidate
-from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
+from attnspec.diagnosis.tolerance import AnswerRuler, Aspect, ComparisonStandard
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
 from attnspec.problems.recipe import Recipe
@@ -37,11 +37,11 @@ class FailingCase:
 
     trial: Trial
     recipe: Recipe
-    bar: Bar
+    bar: ComparisonStandard
     log: tuple[LoggedCall, ...]
     fails: bool
     held: tuple[Recipe, ...] = ()
-    _rulers: dict[int, Ruler] = field(default_factory=dict)
+    _rulers: dict[int, AnswerRuler] = field(default_factory=dict)
     _candidates: dict[str, FaultCandidate] = field(default_factory=dict)
     _explained_by_fault: dict[str, bool] = field(default_factory=dict)
     _too_wide: dict[str, bool] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class FailingCase:
         candidate = as_candidate(fault, self.bar.subject, self._choose_bar(fault).conventions)
         return LoggingEvaluator(candidate, self.trial.evaluator, [])
 
-    def _choose_bar(self, fault: Fault) -> Bar:
+    def _choose_bar(self, fault: Fault) -> ComparisonStandard:
         """The bar at which a fault stands in the subject's place; without a mistake, rows that see no key are zeros."""
         if fault is not NO_MISTAKE:
             return self.bar
@@ -148,7 +148,7 @@ class FailingCase:
     def _fails(self, candidate: Evaluator, recipe: Recipe) -> bool:
         return judge_case(self.trial, candidate, recipe).failure is not None
 
-    def _ruler(self, index: int) -> Ruler:
+    def _ruler(self, index: int) -> AnswerRuler:
         """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
         if index not in self._rulers:
             bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar

@@ -15,7 +15,7 @@ from attnspec.core.keywords import COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.numerics.precision import Precision
@@ -189,7 +189,7 @@ class DiagnosticSetting:
 class DiagnosticInputs:
     """The calls that can be put to subjects of one place, what answers are held to, and what the faults answer."""
 
-    def __init__(self, bar: Bar, dtype: DType) -> None:
+    def __init__(self, bar: ComparisonStandard, dtype: DType) -> None:
         self._bar = bar
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
@@ -221,15 +221,15 @@ class DiagnosticInputs:
 
 
 class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
-    """One for each kind of declaration that was met, a dozen in a check. Those that were asked for longest ago go where
-    more than `most` answers of faults are remembered in all; the last one stays always.
+    """Keeps one panel for each kind of declaration that was met, a dozen in a check. Those that were asked for longest
+    ago go where more than `most` answers of faults are remembered in all.
     """
 
     def __init__(self, most: int = ANSWERS) -> None:
         super().__init__()
         self.most = most
 
-    def panel(self, bar: Bar, dtype: DType) -> DiagnosticInputs:
+    def panel(self, bar: ComparisonStandard, dtype: DType) -> DiagnosticInputs:
         """The panel for a subject at a dtype."""
         declared = bar.subject.declaration
         place = DiagnosticSetting(
@@ -247,7 +247,7 @@ PANELS = Panels()
 """Those of this process."""
 
 
-def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
+def _calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     """The calls that can be put to a subject, in their order: the problem, and the switch to flip ("" for none)."""
     subject = bar.subject
     if subject.declaration.kind is Kind.ROTARY:
@@ -270,7 +270,7 @@ def _panel_variants(subject: Subject) -> tuple[str, ...]:
     return tuple(name for name in subject.variants if not subject.declaration.variants[name].compiles)
 
 
-def _is_common(recipe: Recipe, bar: Bar) -> bool:
+def _is_common(recipe: Recipe, bar: ComparisonStandard) -> bool:
     """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
     sizes = recipe.sizes
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES

@@ -20,7 +20,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, KEYWORDS, OFF, VALUED, acting_on
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.tolerance import Bar
+from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.problems.caches import with_values
 from attnspec.problems.make import make_problem
@@ -43,7 +43,7 @@ LEAST_VALUE = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
+class Magnitude:
     """A number that may be made larger: what it is called, its least that can show anything, how it is read and
     multiplied by a factor.
     """
@@ -71,8 +71,9 @@ def _with_value(problem: Problem, factor: float) -> Problem:
     return problem.but(value=problem.value * problem.value.dtype.type(factor))
 
 
-KNOBS = (Knob("logit", "logits", LEAST_LOGIT, _largest_logit, _with_query),
-         Knob("value", "values", LEAST_VALUE, lambda problem: float(np.abs(joined(problem).value).max()), _with_value))
+KNOBS = (Magnitude("logit", "logits", LEAST_LOGIT, _largest_logit, _with_query),
+         Magnitude("value", "values", LEAST_VALUE, lambda problem: float(np.abs(joined(problem).value).max()),
+                   _with_value))
 
 
 def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> str:
@@ -94,7 +95,7 @@ def _turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: 
         yield from _of_keyword(is_right, name, failing)
 
 
-def _upwards(is_right: Callable[[Problem], bool | None], knob: Knob, small: Problem,
+def _upwards(is_right: Callable[[Problem], bool | None], knob: Magnitude, small: Problem,
              most: float) -> tuple[float, float] | None:
     """The largest magnitude that is answered rightly, and the least that is not: of a problem that begins right."""
     if knob.read_magnitude(small) == 0 or not is_right(small):
@@ -107,7 +108,8 @@ def _upwards(is_right: Callable[[Problem], bool | None], knob: Knob, small: Prob
     return None
 
 
-def _downwards(is_right: Callable[[Problem], bool | None], knob: Knob, failing: Problem) -> tuple[float, float] | None:
+def _downwards(is_right: Callable[[Problem], bool | None], knob: Magnitude,
+               failing: Problem) -> tuple[float, float] | None:
     """The same of a problem that is answered wrongly."""
     if knob.read_magnitude(failing) == 0 or is_right(failing) is not False:
         return None
@@ -119,7 +121,7 @@ def _downwards(is_right: Callable[[Problem], bool | None], knob: Knob, failing: 
     return None
 
 
-def _bisect_magnitude(is_right: Callable[[Problem], bool | None], knob: Knob, problem: Problem,
+def _bisect_magnitude(is_right: Callable[[Problem], bool | None], knob: Magnitude, problem: Problem,
                       between: tuple[float, float]) -> tuple[float, float]:
     low, high = between
     for _ in range(HALVINGS):
@@ -172,7 +174,7 @@ PARTLY_TAKEN = "no small test input that could be tried shows it; on others the 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sight:
+class SeenAnswer:
     """What a subject answered and what the definition says of it."""
 
     seen: Array
@@ -190,7 +192,7 @@ class Sight:
 class Reader:
     """Puts small problems to a subject.  endings: how each of them ended: "", or the exception in a line."""
 
-    bar: Bar
+    bar: ComparisonStandard
     dtype: DType
     endings: list[str] = field(default_factory=list)
 
@@ -209,7 +211,7 @@ class Reader:
         problem = self.problem()
         return problem.but(query=np.zeros_like(problem.query))
 
-    def look(self, problem: Problem) -> Sight | None:
+    def look(self, problem: Problem) -> SeenAnswer | None:
         """What the subject answers; None where it does not take the problem, or gives no answer."""
         subject = self.bar.subject
         if subject.refuses(problem):
@@ -220,9 +222,9 @@ class Reader:
             return None
         expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
                           scale_width=subject.scale_width(problem))
-        return Sight(working(step.answer_given.output, self.dtype), expected)
+        return SeenAnswer(working(step.answer_given.output, self.dtype), expected)
 
-    def weights(self, keywords: str = "", *, is_flat: bool = False) -> Sight | None:
+    def weights(self, keywords: str = "", *, is_flat: bool = False) -> SeenAnswer | None:
         """The weights in effect; is_flat: of a query of zeros."""
         problem = self.problem(keywords)
         value = joined(problem).value
@@ -237,7 +239,7 @@ def _sizes(limits: Limits) -> Sizes:
     return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
 
 
-def locate_stage(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
+def locate_stage(bar: ComparisonStandard, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
     """The first stage that reads wrong, in a sentence; else the keywords that a failing problem cannot do without."""
     reader = Reader(bar, dtype)
     with np.errstate(all="ignore"):
@@ -361,7 +363,7 @@ def _biased(reader: Reader) -> Iterator[str]:
         yield _compare_logits(sight, "the bias terms of the logits", "bias")
 
 
-def _compare_logits(sight: Sight, what: str, stage: str) -> str:
+def _compare_logits(sight: SeenAnswer, what: str, stage: str) -> str:
     """A factor, if one explains the logits; else the stage that spoils them."""
     expected = sight.expected
     true, allowance = expected.logits, expected.logits_allowance
@@ -405,7 +407,7 @@ def _read_mixed_values(reader: Reader) -> Iterator[str]:
         yield MIXED_UP
 
 
-def _owner(sight: Sight, head: int) -> int:
+def _owner(sight: SeenAnswer, head: int) -> int:
     """The head whose true output this one shows; -1 for none."""
     truth, slack = sight.expected.output, sight.expected.output_allowance
     fits = [bool((np.abs(sight.seen[:, head] - truth[:, other]) <= slack[:, other]).all())

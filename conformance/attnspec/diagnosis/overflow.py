@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.locate import Reader, Sight
-from attnspec.diagnosis.tolerance import Bar
+from attnspec.diagnosis.locate import Reader, SeenAnswer
+from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.numerics.expectation import lowered
 from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
@@ -35,11 +35,11 @@ FORMATS = (np.float16, np.float32, np.float64)
 class RawExponentials:
     """A subject that takes exp of the raw logits in a format."""
 
-    bar: Bar
+    bar: ComparisonStandard
     format: np.finfo[Any]
 
     @classmethod
-    def measure_subject(cls, bar: Bar, dtype: DType) -> RawExponentials | None:
+    def measure_subject(cls, bar: ComparisonStandard, dtype: DType) -> RawExponentials | None:
         """Put equal logits to the subject, beyond the range of one format after the other; None if all weigh alike."""
         reader = Reader(bar, dtype)
         at_zero = _of_equal_logits(reader, 0.0)
@@ -83,7 +83,7 @@ def _overflows(reader: Reader, format: np.finfo[Any]) -> bool:
     return sight is not None and not np.isfinite(sight.seen).all()
 
 
-def _of_equal_logits(reader: Reader, logit: float) -> Sight | None:
+def _of_equal_logits(reader: Reader, logit: float) -> SeenAnswer | None:
     """What the subject answers where all logits are the same number, to be a power of two or zero."""
     problem = reader.problem("causal" if reader.bar.subject.declaration.limits.causal_only else "")
     query, key = np.zeros_like(problem.query), np.zeros_like(problem.key)

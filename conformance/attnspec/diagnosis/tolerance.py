@@ -33,7 +33,7 @@ from attnspec.vocabulary.scene import AnyProblem, working
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gauge:
+class ArrayGauge:
     """The true array, how far the subject's and a fault's class may be from it, and which rows are judged.
 
     either: (…,1) the most that honest answers of both may be apart in a row, be it that nothing is hidden from it: a
@@ -112,7 +112,7 @@ def aspect_of(relation: str) -> Aspect:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ruler:
+class AnswerRuler:
     """What answers to one problem are held to: an output gauge, and one for weights and log-sum-exps if asked for.
 
     No gauge at all where the definition says nothing: then it counts only how calls end.  has_lse: whether one is for
@@ -120,7 +120,7 @@ class Ruler:
     """
 
     dtype: DType
-    gauges: tuple[Gauge, ...]
+    gauges: tuple[ArrayGauge, ...]
     aspect: Aspect
     output_dtype: str
     has_lse: bool = False
@@ -219,7 +219,7 @@ class Ruler:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bar:
+class ComparisonStandard:
     """What a subject is held to: its declaration, its precision class, the conventions and the aspect looked at."""
 
     subject: Subject
@@ -227,18 +227,19 @@ class Bar:
     conventions: Mapping[str, str]
     aspect: Aspect
 
-    def ruler(self, problem: AnyProblem) -> Ruler:
+    def ruler(self, problem: AnyProblem) -> AnswerRuler:
         """The ruler of a problem that is put to the subject and to faults, which round once, at the end."""
         if isinstance(problem, LayerProblem) and problem.params["w_query"].shape[1] % problem.heads:
-            return Ruler(problem.dtype, (), self.aspect, "")  # heads that do not divide the width: nothing is defined
+            return AnswerRuler(problem.dtype, (), self.aspect,
+                               "")  # heads that do not divide the width: nothing is defined
         classes = self.precision, fault_precision(problem.dtype)
         own = self.expectation_for(problem, classes[0])
         other = own if classes[1] == classes[0] else self.expectation_for(problem, classes[1])
         name = self.subject.declaration.returned(problem.dtype).value
         of_lse = tuple(self._gauges_of_lse(problem, own, other))
         of_inputs = self._gauges_of_gradients(problem)
-        return Ruler(problem.dtype, (*self._gauges(problem, own, other), *of_lse, *of_inputs.values()), self.aspect,
-                     name, bool(of_lse), tuple(of_inputs))
+        return AnswerRuler(problem.dtype, (*self._gauges(problem, own, other), *of_lse, *of_inputs.values()),
+                           self.aspect, name, bool(of_lse), tuple(of_inputs))
 
     def expectation_for(self, problem: AnyProblem, precision: Precision) -> Expectation:
         """What the definition answers to a problem, of a layer too, and how far a class may stray from it."""
@@ -251,7 +252,7 @@ class Bar:
         return expect(problem, precision, conventions=self.conventions, parts=parts,
                       scale_width=self.subject.scale_width(problem))
 
-    def _gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
+    def _gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
         rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
         of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
         relative = _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
@@ -259,15 +260,15 @@ class Bar:
         open_to_all = self._nothing_hidden(problem)
         either = _largest(own.output_allowance + other.output_allowance,
                           *(each.output_allowance for each in open_to_all))
-        yield Gauge(own.output, own.output_allowance, other.output_allowance, either,
-                    of_layer if isinstance(problem, LayerProblem) else rows, relative)
+        yield ArrayGauge(own.output, own.output_allowance, other.output_allowance, either,
+                         of_layer if isinstance(problem, LayerProblem) else rows, relative)
         if not isinstance(problem, RotaryProblem) and problem.return_weights:
             either = _largest(own.weights_allowance + other.weights_allowance,
                               *(each.weights_allowance for each in open_to_all))
-            weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
+            weights = ArrayGauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
             yield _average_over_heads(weights) if self.subject.declaration.limits.weights == "averaged" else weights
 
-    def _gauges_of_lse(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
+    def _gauges_of_lse(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
         """For log-sum-exps, (B,H,T,1), where the subject's conventions of them are those of the faults."""
         if own.lse is None or own.lse_allowance is None or other.lse_allowance is None or not self._has_usual_lse:
             return
@@ -275,10 +276,10 @@ class Bar:
         opened = (each.lse_allowance[..., None] for each in self._nothing_hidden(problem)
                   if each.lse_allowance is not None)
         rows = np.asarray(own.claimed & other.claimed | own.empty)[..., None]
-        yield Gauge(own.lse[..., None], slack, of_fault, _largest(slack + of_fault, *opened), rows,
-                    _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
+        yield ArrayGauge(own.lse[..., None], slack, of_fault, _largest(slack + of_fault, *opened), rows,
+                         _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
 
-    def _gauges_of_gradients(self, problem: AnyProblem) -> Mapping[str, Gauge]:
+    def _gauges_of_gradients(self, problem: AnyProblem) -> Mapping[str, ArrayGauge]:
         """By the name of the input, for the gradients of attention's inputs, where an output's gradient is given."""
         declared = self.subject.declaration
         if not isinstance(problem, Problem) or problem.grad_output is None or declared.kind is not Kind.ATTENTION:
@@ -314,9 +315,10 @@ class Bar:
         return answers == {"zeros"}
 
 
-def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> Gauge:
+def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> ArrayGauge:
     either = _largest(own.allowance + other.allowance)
-    return Gauge(own.truth, own.allowance, other.allowance, either, np.asarray(own.claimed & other.claimed), relative)
+    return ArrayGauge(own.truth, own.allowance, other.allowance, either, np.asarray(own.claimed & other.claimed),
+                      relative)
 
 
 def fault_precision(dtype: DType) -> Precision:
@@ -339,10 +341,10 @@ def _largest(own: Array, *opened: Array) -> Array:
                                          for each in allowances if each.ndim))
 
 
-def _average_over_heads(gauge: Gauge) -> Gauge:
+def _average_over_heads(gauge: ArrayGauge) -> ArrayGauge:
     """The same for the mean over the heads, which is rounded once a head more."""
     truth = gauge.truth.mean(axis=1)
     more = gauge.truth.shape[1] * gauge.relative * truth
     own, other, either = (array.mean(axis=1) + more.max(axis=-1, keepdims=True)
                           for array in (gauge.own, gauge.other, gauge.either))
-    return Gauge(truth, own, other, either, np.asarray(gauge.judged.all(axis=1)), gauge.relative)
+    return ArrayGauge(truth, own, other, either, np.asarray(gauge.judged.all(axis=1)), gauge.relative)

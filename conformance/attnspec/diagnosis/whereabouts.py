@@ -54,7 +54,7 @@ WITH_EMPTY_ROWS = "with_empty_rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class ProblemNumber:
     """A number of a problem: what it is called, and how it is read; None where the problem has none.
 
     is_flag: it is 1 where the name, a sentence, is true, and 0 where `otherwise` is.
@@ -67,7 +67,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ProblemOutcome:
     """A problem that was put, and whether it failed."""
 
     problem: Problem
@@ -111,15 +111,16 @@ def _sees_no_key(all_of_them: bool) -> Callable[[Problem], float | None]:
 
 
 VARIABLES = (
-    Variable("no query sees a key", _sees_no_key(all_of_them=True), is_flag=True, otherwise="some query sees one"),
-    Variable("a query sees no key", _sees_no_key(all_of_them=False), is_flag=True, otherwise="each query sees one"),
-    Variable("P + i", _last_place),
-    Variable("the largest key length", _largest_of("key_lengths")),
-    Variable("the largest query length", _largest_of("query_lengths")),
-    Variable("the window to the left", _window_side(0)),
-    Variable("the window to the right", _window_side(1)),
-    Variable("softcap", lambda problem: problem.softcap),
-    Variable("sink - lse", sink_over_lse),
+    ProblemNumber("no query sees a key", _sees_no_key(all_of_them=True), is_flag=True, otherwise="some query sees one"),
+    ProblemNumber("a query sees no key", _sees_no_key(all_of_them=False), is_flag=True,
+                  otherwise="each query sees one"),
+    ProblemNumber("P + i", _last_place),
+    ProblemNumber("the largest key length", _largest_of("key_lengths")),
+    ProblemNumber("the largest query length", _largest_of("query_lengths")),
+    ProblemNumber("the window to the left", _window_side(0)),
+    ProblemNumber("the window to the right", _window_side(1)),
+    ProblemNumber("softcap", lambda problem: problem.softcap),
+    ProblemNumber("sink - lse", sink_over_lse),
 )
 """In this order: the first that divides the cases is told. P + i is the place of the last query behind a past."""
 
@@ -129,19 +130,19 @@ def with_variables(trial: Trial, resizer: Resizer, boundary: Boundary) -> Bounda
     facts = [*_facts_of(trial, resizer), *_alternatives(trial, resizer, boundary.smallest)]
     if all(each.fails for each in facts) or (boundary.conditions and _divide(boundary.sentence, facts)):
         return boundary
-    pages = Variable("the slots of a page", _slots(trial.evaluator.subject.declaration.limits.page_multiple))
+    pages = ProblemNumber("the slots of a page", _slots(trial.evaluator.subject.declaration.limits.page_multiple))
     told = next(filter(None, (condition_on(variable, facts) for variable in (*VARIABLES, pages))), None)
     return replace(boundary, conditions=(told,), holding_sizes=()) if told else boundary
 
 
-def _divide(begins: str, facts: Sequence[Fact]) -> bool:
+def _divide(begins: str, facts: Sequence[ProblemOutcome]) -> bool:
     """Whether the conditions on lengths are met by all that fail, and by none that hold."""
     parts = parts_of(begins)
     return all(all(meets_condition(part, each.problem.sizes.by_axis) is not False for part in parts) is each.fails
                for each in facts)
 
 
-def condition_on(variable: Variable, facts: Sequence[Fact]) -> BoundaryCondition | None:
+def condition_on(variable: ProblemNumber, facts: Sequence[ProblemOutcome]) -> BoundaryCondition | None:
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
     read = [(value, each.fails) for each in facts if (value := variable.read_number(each.problem)) is not None]
     failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))
@@ -160,19 +161,19 @@ def condition_on(variable: Variable, facts: Sequence[Fact]) -> BoundaryCondition
     return _condition(variable, "≤", failing[-1], holding[0]) if failing[-1] < holding[0] else None
 
 
-def _condition(variable: Variable, sign: str, fails: float, holds: float) -> BoundaryCondition:
+def _condition(variable: ProblemNumber, sign: str, fails: float, holds: float) -> BoundaryCondition:
     return BoundaryCondition((), f"{variable.name} {sign} {fails:.4g}", f"{variable.name} = {holds:.4g}")
 
 
-def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[Fact]:
+def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
     """What the search has put."""
     for sizes, fails in resizer.known.items():
         recipe = resizer.failing.get(sizes) if fails else resizer.first_at(sizes)
         if recipe and (problem := _measurable(trial, recipe)):
-            yield Fact(problem, fails)
+            yield ProblemOutcome(problem, fails)
 
 
-def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[Fact]:
+def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[ProblemOutcome]:
     """The failing case with other values of the keywords that it is given."""
     for recipe in islice(_others(failing, trial.check.domain), MOST):
         problem = _measurable(trial, recipe)
@@ -181,9 +182,9 @@ def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[F
         again = replace(recipe, seed=(recipe.seed + 1) % 2**24)
         tallies = [resizer.judge_recipe(each) for each in (recipe, again)]
         if type(tallies[0].failure) is resizer.failure:
-            yield Fact(problem, fails=True)
+            yield ProblemOutcome(problem, fails=True)
         elif all(each.failure is None and each.cases for each in tallies):
-            yield Fact(problem, fails=False)
+            yield ProblemOutcome(problem, fails=False)
 
 
 def _others(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
@@ -217,7 +218,7 @@ ROOM = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SearchBudget:
     """What locating may cost: so many failures of a subject, and each so many sizes, multiply-adds and seconds.
 
     compiled: sizes where each is compiled for.
@@ -230,7 +231,7 @@ class Patience:
     seconds: float
 
 
-BRIEF, USUAL = Patience(1, 40, 8, 1e8, 2.0), Patience(4, 60, 20, 1e9, 8.0)
+BRIEF, USUAL = SearchBudget(1, 40, 8, 1e8, 2.0), SearchBudget(4, 60, 20, 1e9, 8.0)
 """At a glance, and at every other effort. The work stops a search; seconds stop one of slow calls."""
 
 
@@ -283,15 +284,15 @@ def _what_is_left(begins: str, failing: str) -> str:
 
 
 @dataclass(slots=True)
-class Whereabouts:
-    """Of one subject; failures that begin at the same sizes share what was found out."""
+class FailureLocator:
+    """Locates the failures of one subject; failures that begin at the same sizes share what was found out."""
 
     _found_boundaries: list[Boundary] = field(default_factory=list)
     _search_count: int = 0
 
     def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], *,
               searches: bool = True) -> FailurePlace:
-        """Where the failure of this case sits. At a glance only the subject's first is looked into.
+        """Finds where the failure of this case sits. At a glance only the subject's first is looked into.
 
         searches: whether a boundary is looked for where none that is known is this one's.
         """
@@ -344,7 +345,7 @@ def _as_where(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Size
     return replace(sizes, **{axis: which.by_axis[axis] for axis, _ in differing})
 
 
-def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: Patience) -> Resizer:
+def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: SearchBudget) -> Resizer:
     quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
     sizes = patience.compiled if subject.declaration.lift in COMPILING else patience.sizes
     compiling = trial.evaluator.compiling

@@ -86,7 +86,9 @@ class Witnesses:
     _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
     def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> Mapping[str, int]:
-        """Those that break no clause which the subject holds: by name, how many that it violates each leaves whole."""
+        """Finds the suspects that break no clause which the subject holds: by name, how many that it violates each
+        leaves whole.
+        """
         left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
         for check in self._telling_clauses(left, trial):
             fared = self._of_subject(check, trial, subject)

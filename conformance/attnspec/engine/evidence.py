@@ -46,7 +46,7 @@ ROWS, COLUMNS = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnPictures:
     """Pictures, and what they show in words; both empty where nothing can be drawn."""
 
     caption: str = ""
@@ -62,7 +62,7 @@ class Crop:
 
     @classmethod
     def crop_around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
-        """As many rows and columns as a picture holds."""
+        """Crops as many rows and columns as a picture holds."""
         rows, columns = (_part(place, length) for place, length in zip(at, shape[ROWS:], strict=True))
         return cls(rows, columns)
 
@@ -71,25 +71,25 @@ class Crop:
         return array[self.rows, self.columns]
 
 
-def drawn_of(trial: Trial, recipe: Recipe) -> Drawn:
+def drawn_of(trial: Trial, recipe: Recipe) -> DrawnPictures:
     """The pictures of a case that fails. The case is put again, so that they show what its worst relation compares."""
     try:
         scene = trial.scene(recipe)
         compared = trial.compared_arrays(scene)
         if compared is None or len(compared.axes) < len((ROWS, COLUMNS)) or not compared.seen.array.size:
-            return Drawn()
-        return Drawn(_caption(compared), (*_panels(scene, compared), *_mask_pictures(scene, compared)))
+            return DrawnPictures()
+        return DrawnPictures(_caption(compared), (*_panels(scene, compared), *_mask_pictures(scene, compared)))
     except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
-        return Drawn()
+        return DrawnPictures()
 
 
-def drawn_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> Drawn:
+def drawn_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> DrawnPictures:
     """The pictures of the case of which whereabouts tell which entries are wrong; none if it shows no more entries.
 
     It is not put to variants that compile: they would compile for its sizes alone.
     """
     if case is None or _entries(case.sizes) <= _entries(reported.sizes):
-        return Drawn()
+        return DrawnPictures()
     drawn = drawn_of(replace(trial, compiles=False), case)
     return replace(drawn, caption=WITH_ROOM.format(case.sizes, drawn.caption)) if drawn.pictures else drawn
 

@@ -18,7 +18,7 @@ from attnspec.diagnosis.diagnose import Diagnosis, Examiner
 from attnspec.diagnosis.failing_case import judge_case
 from attnspec.diagnosis.raising import RaisingExplainer
 from attnspec.diagnosis.ranges import right_beside
-from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace, Whereabouts, borne_out
+from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.evidence import add_place, is_worth_explaining
 from attnspec.engine.portions import Portions
@@ -49,8 +49,9 @@ _REMEMBERS = Explanation(
 
 
 @dataclass(slots=True)
-class Alone:
-    """Of one subject, which lives in a process of its own, or nothing is found out.
+class FreshProcessRerun:
+    """Puts a failing case to its subject again in a new process, to tell whether it fails by itself or only after other
+    calls. Nothing is found out of a subject that does not live in a process of its own.
 
     known: the sizes at which cases begin to fail that hold by themselves; what begins there is the same mistake.
     """
@@ -93,7 +94,9 @@ class Alone:
 
 
 def mark_as_stateful(evidence: Evidence) -> Evidence:
-    """The evidence of what holds by itself and is like no fault: at which sizes it was seen says nothing."""
+    """Marks evidence as that of a function with a memory: it holds by itself and is like no fault, so at which sizes it
+    was seen says nothing.
+    """
     return replace(evidence, begins="", explained=_REMEMBERS)
 
 
@@ -102,7 +105,7 @@ MOST_BESIDE = 2**20
 
 
 class Explainer:
-    """Of one subject in a run.
+    """Explains the failures of one subject in a run.
 
     checks: those that a class of arithmetic, or a fault, is tried on if it may explain a failure.  refutations: which
     of them convict which fault.
@@ -112,8 +115,8 @@ class Explainer:
                  refutations: Callable[[], Refutations]) -> None:
         self._subject, self._plan = subject, plan
         self._examiner = Examiner(self._make_fresh_subject, Witnesses(Matrix(checks, refutations), plan.seed))
-        self._whereabouts = Whereabouts()
-        self._alone = Alone(subject)
+        self._whereabouts = FailureLocator()
+        self._alone = FreshProcessRerun(subject)
         self._raising = RaisingExplainer(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failing: list[str] = []  # the cases of clauses that hold the output of their cases against the definition

@@ -14,7 +14,7 @@ from attnspec.spec.clause import Clause, first_of, is_due, is_put_whole
 
 @dataclass(frozen=True, slots=True)
 class Portions:
-    """Of one subject in a run: which dtype is its first, it says itself.
+    """Says how much of a clause is put to one subject in a run: which dtype is its first, it says itself.
 
     samples_gradients: a sample of the cases of clauses about gradients is tried, at the first dtype alone.
     """
@@ -25,7 +25,7 @@ class Portions:
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
-        """Those at which it is judged."""
+        """The dtypes at which the subject is judged."""
         asked = self.plan.dtypes or tuple(DType)
         return tuple(dtype for dtype in self.declaration.dtypes if dtype in asked)
 

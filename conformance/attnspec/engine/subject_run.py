@@ -37,10 +37,10 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.plain import case_of
-from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin_interview, narrow_subject
+from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
-from attnspec.trials.asked_sizes import Asked, asked_of
+from attnspec.trials.asked_sizes import RequestedSizes, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Refusals:
-    """Of one subject. What it said of plain problems is remembered, by the dtype."""
+    """Finds what one subject refuses while it is judged. What it said of plain problems is remembered, by the dtype."""
 
     subject: Subject
-    _begun_by_dtype: dict[DType, Begun | None] = field(default_factory=dict)
+    _begun_by_dtype: dict[DType, BegunInterview | None] = field(default_factory=dict)
 
     @property
     def is_asked(self) -> bool:
@@ -65,7 +65,9 @@ class Refusals:
         return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
 
     def refusal_finder(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
-        """For one trial: what an exception refuses. Words that were no refusal once are not asked about again."""
+        """Makes the function that finds, for one trial, what an exception refuses. Words that were no refusal once are
+        not asked about again.
+        """
         failures = set[str]()
 
         def found(raised: SubjectRaised) -> tuple[WordedRefusal, ...]:
@@ -80,7 +82,7 @@ class Refusals:
 
         return found
 
-    def _begin_at_dtype(self, dtype: DType) -> Begun | None:
+    def _begin_at_dtype(self, dtype: DType) -> BegunInterview | None:
         if dtype not in self._begun_by_dtype:
             self._begun_by_dtype[dtype] = begin_interview(self.subject, dtype)
         return self._begun_by_dtype[dtype]
@@ -287,7 +289,7 @@ class SubjectRun:
         self.tell(self._outcome(trial.check, trial.evaluator.dtype, verdict, reason=evidence.sentence,
                                 evidence=evidence))
 
-    def _requested_sizes(self, check: Check, evaluator: Evaluator) -> tuple[Asked, ...]:
+    def _requested_sizes(self, check: Check, evaluator: Evaluator) -> tuple[RequestedSizes, ...]:
         """The sizes that the user names, or the subject declares, where the clause is put them."""
         declared = evaluator.subject.declaration
         if evaluator.dtype not in declared.main_dtypes:

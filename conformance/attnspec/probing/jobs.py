@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.probing.subjects import Probing, planned_probes
+from attnspec.probing.subjects import ProbeJob, planned_probes
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import SubjectCard
@@ -19,8 +19,8 @@ from attnspec.spec.load import load_spec
 if TYPE_CHECKING:
     from attnspec.probing.probe import ProbeWorker
 
-PROBES = "attnspec.probing.jobs:Probes"
-class Probes:
+PROBES = "attnspec.probing.jobs:ProbeJobs"
+class ProbeJobs:
     """The source of jobs."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
@@ -32,7 +32,7 @@ class Probes:
         """The law, which is not applied; the record names it."""
         return load_spec(self.plan.spec, self.plan.spec_add)
 
-    def items(self) -> tuple[Probing, ...]:
+    def items(self) -> tuple[ProbeJob, ...]:
         """Every subject of the plan."""
         return tuple(planned_probes(self.plan))
 
@@ -50,14 +50,14 @@ class Probes:
         """What a report says of a subject."""
         return self._worker.subject(target).card({}, {})
 
-    def carry_out(self, job: Probing) -> SubjectProbed:
+    def carry_out(self, job: ProbeJob) -> SubjectProbed:
         """Ask every question."""
         try:
             return self._worker.probe(job.target, job.variant, DType(job.dtype))
         except AttnspecError as problem:
             return self.record_loss(job, JobFailure(str(problem)))
 
-    def record_loss(self, job: Probing, loss: JobFailure) -> SubjectProbed:
+    def record_loss(self, job: ProbeJob, loss: JobFailure) -> SubjectProbed:
         """Nothing was found out, and why."""
         return SubjectProbed(job.target, job.variant, DType(job.dtype), (), lost=loss.reason)
 

@@ -45,7 +45,7 @@ AGREE, DIFFER = "agree", "differ"
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class SwitchFlip:
     """A problem on which a switch is flipped. `about`: the convention, and its form, that the answer rests on.
     is_implied: others ask the same and more; a glance leaves it out.
     """
@@ -96,36 +96,37 @@ def _self_masked(asker: Asker, visible: Array) -> LayerProblem:
 _SPOTS = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
 _NO_ROW = np.tile(np.array([[False], [False], [True], [True]]), (1, 4))
 
-FLIPS: tuple[Flip, ...] = (
-    Flip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4), is_implied=True),
-    Flip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
-    Flip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
-    Flip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5), is_implied=True),
-    Flip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2), is_implied=True),
-    Flip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True), is_implied=True),
-    Flip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
-         ("causal_alignment", "")),
-    Flip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
-         ("causal_alignment", "")),
-    Flip("mask", "a mask", _masked),
-    Flip("mask_causal", "a mask and the causal flag", lambda asker: _masked(asker).but(causal=True),
-         ("mask_with_causal", "")),
-    Flip("mask_hidden_row", "a mask that hides a row", lambda asker: without_row(asker, normal(asker, 4, 4), "mask"),
-         ("hidden_row", "mask")),
-    Flip("bias", "a bias", _biased),
-    Flip("bias_hiding", "a bias of -inf", lambda asker: without_last_key(asker, normal(asker, 4, 4), "bias")),
-    Flip("bias_causal", "a bias and the causal flag", lambda asker: _biased(asker).but(causal=True),
-         ("mask_with_causal", "")),
-    Flip("bias_hidden_row", "a bias of -inf that hides a row",
-         lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
-    Flip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
-    Flip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
-    Flip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
-    Flip("self", "one input for query, key and value", _self, is_implied=True),
-    Flip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
-    Flip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
-    Flip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),
-         ("hidden_row", "mask")),
+FLIPS: tuple[SwitchFlip, ...] = (
+    SwitchFlip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4), is_implied=True),
+    SwitchFlip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
+    SwitchFlip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
+    SwitchFlip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5), is_implied=True),
+    SwitchFlip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2), is_implied=True),
+    SwitchFlip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True), is_implied=True),
+    SwitchFlip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
+               ("causal_alignment", "")),
+    SwitchFlip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
+               ("causal_alignment", "")),
+    SwitchFlip("mask", "a mask", _masked),
+    SwitchFlip("mask_causal", "a mask and the causal flag", lambda asker: _masked(asker).but(causal=True),
+               ("mask_with_causal", "")),
+    SwitchFlip("mask_hidden_row", "a mask that hides a row",
+               lambda asker: without_row(asker, normal(asker, 4, 4), "mask"),
+               ("hidden_row", "mask")),
+    SwitchFlip("bias", "a bias", _biased),
+    SwitchFlip("bias_hiding", "a bias of -inf", lambda asker: without_last_key(asker, normal(asker, 4, 4), "bias")),
+    SwitchFlip("bias_causal", "a bias and the causal flag", lambda asker: _biased(asker).but(causal=True),
+               ("mask_with_causal", "")),
+    SwitchFlip("bias_hidden_row", "a bias of -inf that hides a row",
+               lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
+    SwitchFlip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
+    SwitchFlip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
+    SwitchFlip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
+    SwitchFlip("self", "one input for query, key and value", _self, is_implied=True),
+    SwitchFlip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
+    SwitchFlip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
+    SwitchFlip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),
+               ("hidden_row", "mask")),
 )
 
 
@@ -140,7 +141,7 @@ class VariantPair:
         """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
         return [(asker.knowing(drops=drops(asker)), Evaluator(asker.subject, asker.dtype)) for asker in self._given]
 
-    def compare_flipped(self, flip: Flip) -> Reply:
+    def compare_flipped(self, flip: SwitchFlip) -> Reply:
         """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
         problem = flip.pose(self._sides[0][0])
         base, variant = (_output_or_reply(asker, problem) for asker, _ in self._sides)
@@ -151,7 +152,7 @@ class VariantPair:
         differs = self._differ_beyond_bounds(base, variant, problem)
         return replace(_first_difference(base, variant, differs), claimed=self._claim(flip))
 
-    def _claim(self, flip: Flip) -> str:
+    def _claim(self, flip: SwitchFlip) -> str:
         """A variant agrees, unless the two declare different conventions, or none."""
         name, form = flip.about
         declared = [asker.subject.declaration.conventions for asker, _ in self._sides]
@@ -258,8 +259,9 @@ class PendingQuestion:
 
 def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
                   brief: bool = False) -> Iterator[PendingQuestion]:
-    """Step by step. base: the subject whose variant this is: then it is told, too, where the two differ. whole: all
-    questions, not only those that are asked at every dtype.  brief: of a variant only where the two differ.
+    """Asks all questions of a subject at this dtype; nothing where it does not support the dtype. base: the subject
+    whose variant this is: then it is told, too, where the two differ. whole: all questions, not only those that are
+    asked at every dtype. brief: of a variant only where the two differ.
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:

@@ -15,7 +15,7 @@ from attnspec.subjects.registry import registered_subjects
 
 
 @dataclass(frozen=True, slots=True)
-class Probing:
+class ProbeJob:
     """A subject, or one of its variants, at one dtype."""
 
     target: str
@@ -33,7 +33,7 @@ class Probing:
         return f"{self.target}-{self.part}-{self.dtype}"
 
 
-def planned_probes(plan: Plan) -> Iterator[Probing]:
+def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
     """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody knows yet which dtypes
     it supports; it has no variants.
     """
@@ -42,7 +42,7 @@ def planned_probes(plan: Plan) -> Iterator[Probing]:
         declaration = declaration_of(target, known)
         for dtype in offered_dtypes(declaration, plan):
             variants = declaration.variants if dtype is main_dtype(declaration, plan) else ()
-            yield from (Probing(target, variant, dtype.value) for variant in ("", *variants))
+            yield from (ProbeJob(target, variant, dtype.value) for variant in ("", *variants))
 
 
 def offered_dtypes(declaration: Declaration, plan: Plan) -> list[DType]:

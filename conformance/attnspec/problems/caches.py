@@ -27,7 +27,7 @@ def past_by(pattern: str, sizes: Sizes) -> int:
 
 
 def divided(problem: Problem, past: int) -> Problem:
-    """The same keys and values, so many of them handed over as past ones."""
+    """Divides a problem's keys and values: so many of them are handed over as past ones."""
     whole = joined(problem)
     parts = {name: getattr(whole, name) for name in HELD}
     return whole.but(**{name: np.ascontiguousarray(array[:, :, past:]) for name, array in parts.items()},
@@ -59,7 +59,7 @@ def filled(problem: Problem, keys: int) -> Problem:
 
 
 def last_keys(problem: Problem, keys: int) -> Problem:
-    """The same, without those before its last keys, all of which its one query sees."""
+    """A filled problem without those keys before its last, all of which its one query sees."""
     whole = joined(problem)
     kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in HELD}
     return whole.but(causal=False, **kept)

@@ -57,7 +57,7 @@ class Demand:
 
     @property
     def demand_text(self) -> str:
-        """The same text in every process: it seeds what is dealt."""
+        """The demand as text, the same in every process: it seeds what is dealt."""
         return f"{spell_domain(self.domain)} {self.reads} {self.parted} {self.runs * self.passes} {self.projects}"
 
     @property
@@ -271,7 +271,9 @@ def count_work(sizes: Sizes) -> int:
 
 
 def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
-    """The same: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D + Dv."""
+    """Multiply-adds of a call of these lengths: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D +
+    Dv.
+    """
     return B * H * (T * S * (widths + _PER_LOGIT) + _PER_ENTRY * (T + S) * widths)
 
 

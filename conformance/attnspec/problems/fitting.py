@@ -48,7 +48,7 @@ def lengths_near(T: int, S: int, limits: Limits) -> tuple[int, int]:
 
 
 def partners_of(limits: Limits, *, is_square: bool = False) -> Mapping[str, str]:
-    """By axis, the other one that must be as long."""
+    """Finds for each axis the other one that must be as long."""
     lengths = {"T": "S", "S": "T"} if is_square or limits.ties_lengths else {}
     return {**lengths, **({"D": "Dv", "Dv": "D"} if limits.ties_value_width else {})}
 

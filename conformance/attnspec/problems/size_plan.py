@@ -381,7 +381,7 @@ def longest_side(lengths: Mapping[str, int], cap: float) -> int:
 
 
 def square_lengths(lengths: Mapping[str, int]) -> Mapping[str, int]:
-    """The same with as many queries as keys, the more of both, where either is named."""
+    """Lengths with as many queries as keys, the more of both, where either is named."""
     sides = [lengths[name] for name in SIDES if name in lengths]
     return {**lengths, **dict.fromkeys(SIDES, max(sides))} if sides else lengths
 

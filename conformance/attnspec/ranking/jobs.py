@@ -104,7 +104,7 @@ class RankJobs:
         return tuple(map(KernelJob, self.plan.targets))
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """With the digest of the plan."""
+        """Adds the digest of the plan."""
         [digest] = self.plan.more[DIGEST]
         return replace(blank, plan_digest=digest, shard=self.plan.more.get(SHARD, ("",))[0], planned={},
                        sample=self.plan.sample, dtypes=tuple(dtype.value for dtype in self.plan.dtypes))

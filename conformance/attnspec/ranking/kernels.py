@@ -30,8 +30,8 @@ HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""
 
 def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
-    """At float32, or else the first dtype, first, where every clause is put; what follows from other mistakes last, so
-    that the first failure says the most.
+    """Orders items so that the first failure says the most: at float32, or else the first dtype, first, where every
+    clause is put; last what follows from other mistakes.
     """
     main = first_of([dtype for dtype in DType if dtype.value in {item.dtype for item in items}]) if items else None
     return sorted(items, key=lambda item: (main and item.dtype != main.value,

@@ -164,7 +164,7 @@ def assemble_record(events: Iterable[Located], file: str) -> RunRecord:
     """The record of a stream of events, each with its place."""
     stream = iter(events)
     header = _header(stream, file)
-    found = _Found()
+    found = _RunSoFar()
     for where, event in stream:
         found.take(event, where)
         if isinstance(event, RunFinished):
@@ -176,7 +176,7 @@ def assemble_record(events: Iterable[Located], file: str) -> RunRecord:
 
 
 @dataclass(slots=True)
-class _Found:
+class _RunSoFar:
     """What was read so far."""
 
     cards: dict[str, SubjectKnown] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class _Found:
                 raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
 
 
-def _check_totals(found: _Found, where: FileLocation) -> None:
+def _check_totals(found: _RunSoFar, where: FileLocation) -> None:
     """Raise DamagedRecordError where verdicts were lost or changed after they were counted. A measurement of power, a
     campaign and a ranking count something else.
     """

@@ -190,7 +190,7 @@ def combine_records(paths: Sequence[Path], out: Path, *, retold: Callable[[Event
 
 
 def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:
-    joint, read = _Joint(), [(path, read_records(path)) for path in paths]
+    joint, read = _JointRecord(), [(path, read_records(path)) for path in paths]
     check_whole([(path, record.header) for path, records in read for record in records])
     for path, records in read:
         if ended and len(records) == 1 and records[0].interrupted:
@@ -203,7 +203,7 @@ def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | N
                 yield event
 
 
-def _finished_part(path: Path, record: RunRecord, joint: _Joint, ended: Callable[[RunRecord], RunFinished]
+def _finished_part(path: Path, record: RunRecord, joint: _JointRecord, ended: Callable[[RunRecord], RunFinished]
               ) -> Iterator[Event]:
     """The part of an interrupted run that is whole: the subjects of which every item came to an end."""
     done = Counter([*(each.subject for each in record.outcomes), *(each.subject for each in record.probes)])
@@ -220,7 +220,7 @@ def _finished_part(path: Path, record: RunRecord, joint: _Joint, ended: Callable
 
 
 @dataclass(slots=True)
-class _Joint:
+class _JointRecord:
     """What was read so far: the law, and where everything was judged."""
 
     law: tuple[str, FileLocation] | None = None

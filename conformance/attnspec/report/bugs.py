@@ -19,7 +19,7 @@ from attnspec.report.figures import WEIGHT, count_noun
 from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import (
     CONSEQUENCES,
-    Explained,
+    ExplainedFailures,
     LikelyCause,
     begins_at,
     claim_unexplained,
@@ -57,7 +57,7 @@ _THEMES: Mapping[str, str] = {
 """The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
 
 
-def explain_bugs(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
+def explain_bugs(failures: Sequence[Outcome]) -> tuple[ExplainedFailures, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
     A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which
@@ -68,7 +68,7 @@ def explain_bugs(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     found, left = [], [(failure, _causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
-        found.append(Explained(_at_all_dtypes(best, mine), mine))
+        found.append(ExplainedFailures(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
     whole = claim_unexplained(_bugs_first(join_groups(found)), [failure for failure, _ in left])
     dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
@@ -76,7 +76,7 @@ def explain_bugs(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     return tuple(map(_clearest_first, dressed))
 
 
-def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
+def _bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedFailures]:
     """What an arithmetic explains comes last: it may be a choice, and what stands beside it is none. Before it, a bug
     that shows at a dtype at which no arithmetic explains anything. What is but seen to fail at some sizes, and in half
     precision alone, may be rounding, too.
@@ -101,11 +101,11 @@ def _is_half(failure: Outcome) -> bool:
     return failure.dtype in HALF_DTYPES
 
 
-def _is_arithmetic(group: Explained) -> bool:
+def _is_arithmetic(group: ExplainedFailures) -> bool:
     return any(each.evidence and each.evidence.explained and each.evidence.explained.words for each in group.failures)
 
 
-def _with_its_keywords(group: Explained) -> Explained:
+def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
     """The keywords without which the answers are right, said beside the sizes at which they are wrong."""
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
@@ -120,7 +120,7 @@ def _with_its_keywords(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {' and '.join(names)}"))
 
 
-def _with_exceptions(group: Explained) -> Explained:
+def _with_exceptions(group: ExplainedFailures) -> ExplainedFailures:
     """The sizes as such that it needs, where some of its cases have them and hold: what speaks against a condition
     speaks against one that asks for less.
     """
@@ -133,7 +133,7 @@ def _with_exceptions(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=says.replace("fails where ", "fails only where ", 1)))
 
 
-def _with_its_sizes(group: Explained) -> Explained:
+def _with_its_sizes(group: ExplainedFailures) -> ExplainedFailures:
     """A fault with the sizes at which alone it is seen, where most failures say the same and no case contradicts it."""
     if group.cause is None or not group.cause.fault or group.cause.declare:
         return group
@@ -142,7 +142,7 @@ def _with_its_sizes(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, where=" and ".join(parts)))
 
 
-def _with_its_quantity(group: Explained) -> Explained:
+def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
     """What alone is wrong, where all failures say the same and no fault says it already: `only the log-sum-exp`."""
     if group.cause is None or group.cause.fault or group.cause.declare:
         return group
@@ -153,7 +153,7 @@ def _with_its_quantity(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
 
 
-def _with_what_it_raises(group: Explained) -> Explained:
+def _with_what_it_raises(group: ExplainedFailures) -> ExplainedFailures:
     """The exception behind the sizes, where all failures raise the same one."""
     raised = {each.evidence.sentence.partition(":")[0] if each.evidence and each.verdict is Verdict.ERRORED else ""
               for each in group.failures}
@@ -162,13 +162,13 @@ def _with_what_it_raises(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, and raises {raised.pop()}"))
 
 
-def likely_group(failures: Sequence[Outcome]) -> Explained | None:
+def likely_group(failures: Sequence[Outcome]) -> ExplainedFailures | None:
     """The failures with the commonest cause; None where more failures are like nothing that is known."""
     return _commonest_of(explain_bugs(failures))
 
 
 def unexplained_failures(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
-    """Those that nothing explains."""
+    """The failures that nothing explains."""
     return _unexplained(explain_bugs(failures))
 
 
@@ -187,8 +187,10 @@ def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     return f"{_line_of(found, found.cause, groups)} ({share})"
 
 
-def likely_without_share(groups: Sequence[Explained], *, is_sought: bool = True) -> str:
-    """The same of failures that are explained already, without how many it explains: there, clauses are counted."""
+def likely_without_share(groups: Sequence[ExplainedFailures], *, is_sought: bool = True) -> str:
+    """The likely cause of failures that are explained already, without how many it explains: there, clauses are
+    counted.
+    """
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
@@ -213,27 +215,27 @@ def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> s
     return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
 
 
-def _line_of(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:
+def _line_of(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug: each query sees one later key`."""
     return f"{_begin(found, cause, groups)}: {_plain(cause, groups, cause.sentence)}"
 
 
-def _begin(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:
+def _begin(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
     return f"{_how_sure(found)}{_how_many(groups, cause.noun)}"
 
 
-def _plain(cause: LikelyCause, groups: Sequence[Explained], words: str) -> str:
+def _plain(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
     """What a cause says, without that it is a choice where the words before it say so."""
     return words.removesuffix(A_CHOICE) if cause.is_choice and len(groups) == 1 else words
 
 
-def _commonest_of(groups: Sequence[Explained]) -> Explained | None:
+def _commonest_of(groups: Sequence[ExplainedFailures]) -> ExplainedFailures | None:
     first = next(iter(groups), None)
     return first if first and first.cause and len(first.failures) >= len(_unexplained(groups)) else None
 
 
-def _how_sure(found: Explained) -> str:
+def _how_sure(found: ExplainedFailures) -> str:
     """A fault that was put this function's failing cases and answered them as it does is likely; another looks so."""
     fault = found.cause.fault if found.cause else ""
     told = [each for failure in found.failures if failure.evidence for each in failure.evidence.like
@@ -241,25 +243,25 @@ def _how_sure(found: Explained) -> str:
     return "Looks like" if told and not any(each.agreed == each.tried for each in told) else "Likely"
 
 
-def _unexplained(groups: Sequence[Explained]) -> tuple[Outcome, ...]:
+def _unexplained(groups: Sequence[ExplainedFailures]) -> tuple[Outcome, ...]:
     return next((each.failures for each in groups if each.cause is None), ())
 
 
-def _how_many(groups: Sequence[Explained], noun: str) -> str:
+def _how_many(groups: Sequence[ExplainedFailures], noun: str) -> str:
     """How many bugs there are; empty where some failures may have causes that nobody knows."""
     if _unexplained(groups):
         return ""
     return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
 
 
-def _clearest_first(group: Explained) -> Explained:
+def _clearest_first(group: ExplainedFailures) -> ExplainedFailures:
     """What is strictest first, of these what is like the fault that is the cause, then wide dtypes before half ones,
     numbers before NaN, the cause's own theme, and its definition before consequences.
 
     Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
     """
     words, fault = (_theme_text(group.cause), group.cause.fault) if group.cause else ("", "")
-    return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: (
+    return ExplainedFailures(group.cause, tuple(sorted(group.failures, key=lambda each: (
         WEIGHT[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
 
 
@@ -298,7 +300,8 @@ def _at_all_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCau
 
 
 def join_declarations(explained: Sequence[Explanation]) -> str:
-    """One text for those that declare the precision at one dtype each: pasted one by one, each line may undo the last.
+    """Joins declarations of the precision at one dtype each into one text: pasted one by one, each line may undo the
+    last.
 
     A function's attribute is one line, a manifest's mapping has a line for each dtype.
     """

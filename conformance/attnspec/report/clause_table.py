@@ -10,7 +10,7 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, format_figure, gravest_verdict
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,10 @@ class Theme:
     idle: int = 0
 
 
-def group_by_theme(joined: Joined) -> tuple[Theme, ...]:
-    """All clauses that apply to somebody with their outcomes, by theme; a theme of which none does has no entry."""
+def group_by_theme(joined: JoinedRecords) -> tuple[Theme, ...]:
+    """Groups all clauses that apply to somebody, with their outcomes, by theme; a theme of which none does has no
+    entry.
+    """
     idle, found = {clause.id for clause in applying_to_nobody(joined)}, list[Theme]()
     for name, group in groupby(enumerate(joined.clauses), key=lambda numbered: numbered[1].theme):
         clauses = tuple(group)
@@ -74,7 +76,7 @@ def group_by_theme(joined: Joined) -> tuple[Theme, ...]:
     return tuple(found)
 
 
-def applying_to_nobody(joined: Joined) -> tuple[ClauseText, ...]:
+def applying_to_nobody(joined: JoinedRecords) -> tuple[ClauseText, ...]:
     """Clauses that were found to apply to none of these implementations."""
     tried = {outcome.clause for outcome in joined.outcomes.values()}
     applying = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict is not Verdict.INAPPLICABLE}
@@ -92,7 +94,7 @@ def shade_verdict(verdict: Verdict, level: Level) -> str:
     return f"{css} soft" if verdict in FAILURES and level is not Level.MUST else css
 
 
-def _entry(joined: Joined, number: int, clause: ClauseText) -> ClauseEntry:
+def _entry(joined: JoinedRecords, number: int, clause: ClauseText) -> ClauseEntry:
     rows = tuple(row for subject in joined.subjects for row in _rows(joined, number, subject))
     verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.outcomes_of(subject, clause.id)]
     # a clause that somebody cannot be asked is still marked by how the others fared
@@ -122,7 +124,7 @@ def _sameness(outcome: Outcome) -> tuple[object, ...]:
     return outcome.verdict, outcome.reason, own
 
 
-def _rows(joined: Joined, number: int, subject: JudgedSubject) -> list[ClauseRow]:
+def _rows(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[ClauseRow]:
     groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
     return [_row(number, subject, group) for group in groups]
 
@@ -140,7 +142,7 @@ def _anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
     return f"r{number}.{subject.number}.{SHORT[dtype]}"
 
 
-def _squares(joined: Joined, number: int, subject: JudgedSubject) -> list[Square]:
+def _squares(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[Square]:
     groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
     is_alone = len(joined.subjects) == 1
     made: Mapping[DType, Square] = {

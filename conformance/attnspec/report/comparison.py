@@ -19,7 +19,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import show_hidden
 from attnspec.report.figures import SIGNS, count_noun, format_figure
-from attnspec.report.joined import Joined, join_records
+from attnspec.report.joined import JoinedRecords, join_records
 from attnspec.report.known import KnownGroup, group_of
 from attnspec.report.markdown import escape_text, format_code, format_row
 
@@ -127,7 +127,7 @@ def compare_runs(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunCompa
         and all(each.verdict is not Verdict.NOT_RUN for each in now.values()))
 
 
-def _by_item(joined: Joined, which: str) -> Mapping[Key, Outcome]:
+def _by_item(joined: JoinedRecords, which: str) -> Mapping[Key, Outcome]:
     people = {subject.number: subject for subject in (*joined.subjects, *joined.faults)}
     if twice := sorted({subject.card.id for subject in people.values() if subject.is_ambiguous}):
         raise UsageError(f"the {which} record has {twice[0]} in several environments, so that nobody can say which one "
@@ -213,7 +213,7 @@ def _word(outcome: Outcome | None) -> str:
     return SIGNS[_verdict(outcome)].word if outcome else _NOT_ASKED
 
 
-def _differences(joined: Joined, earlier: Joined) -> Iterator[Difference]:
+def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Difference]:
     """In what the runs differ beside their verdicts: the first place to look for a cause."""
     new, old = _facts(joined), _facts(earlier)
     for name in dict.fromkeys((*new, *old)):
@@ -221,7 +221,7 @@ def _differences(joined: Joined, earlier: Joined) -> Iterator[Difference]:
             yield Difference(name, old.get(name, "none"), new.get(name, "none"))
 
 
-def _facts(joined: Joined) -> Mapping[str, str]:
+def _facts(joined: JoinedRecords) -> Mapping[str, str]:
     """What a run was made with and of, by name; several values of one name stand beside each other."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for subject in joined.subjects:

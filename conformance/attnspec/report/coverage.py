@@ -19,7 +19,7 @@ from attnspec.core.coverage import (
 )
 from attnspec.core.feature_coverage import describe_triple, triples_in
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 MOST_MISSED = 6
 """Buckets that a sentence names which no case met."""
@@ -44,7 +44,7 @@ class CoverageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class MeasuredCoverage:
     """What the cases of one subject met. met, taken: sets of pairs (`core.coverage`). triples, triples_taken: sets of
     triples of features (`core.feature_coverage`).
 
@@ -110,7 +110,7 @@ def _span(span: tuple[int, int]) -> str:
     return str(least) if least == most else f"{least}–{most}"
 
 
-def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
+def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> MeasuredCoverage | None:
     """What the cases of these outcomes met; None where nobody counted, as in records from before."""
     met, triples, spans = 0, 0, list[Spans]()
     for outcome in outcomes:
@@ -119,10 +119,10 @@ def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered 
         spans.append(outcome.spans)
     if not met or not card.taken:
         return None
-    return Covered(met, read_pairs(card.taken), joined_spans(spans), triples, read_pairs(card.triples))
+    return MeasuredCoverage(met, read_pairs(card.taken), joined_spans(spans), triples, read_pairs(card.triples))
 
 
-def measure_subjects(joined: Joined) -> tuple[tuple[JudgedSubject, Covered], ...]:
+def measure_subjects(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, MeasuredCoverage], ...]:
     """Every subject that was counted, with what its cases met."""
     found = ((subject, measure_coverage((outcome for each in joined.of_subject(subject).values() for outcome in each),
                                         subject.card)) for subject in joined.subjects)
@@ -163,7 +163,7 @@ def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
     return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
 
 
-def at_named_sizes(joined: Joined) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
+def at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
     """Every subject that was tried at sizes which a user names."""
     found = ((subject, at_sizes(outcome for each in joined.of_subject(subject).values() for outcome in each))
              for subject in joined.subjects)

@@ -13,8 +13,8 @@ from attnspec.report.audit.explained import explaining_findings
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
 from attnspec.report.clause_table import finding_anchor, shade_verdict
 from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, count_noun
-from attnspec.report.joined import Joined, JudgedSubject
-from attnspec.report.likely_cause import Explained, LikelyCause, is_other_convention
+from attnspec.report.joined import JoinedRecords, JudgedSubject
+from attnspec.report.likely_cause import ExplainedFailures, LikelyCause, is_other_convention
 from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
 
 PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
@@ -59,13 +59,13 @@ class PageFinding:
         return " and ".join(count_noun(number, noun) for noun, number in told.items() if number)
 
 
-def make_findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:
+def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, ...]:
     """All findings about implementations (those about faults are the trust matrix), worst first."""
     cards = [card for subject in joined.subjects for card in _of_one(joined, subject, strict=strict)]
     return _add_pictures(sorted(cards, key=_gravity))
 
 
-def _of_one(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
+def _of_one(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
     """One card a cause, and one a clause of which nobody knows the cause, or that is not as listed."""
     every = [_finding(number, clause, subject, joined.outcomes_of(subject, clause.id), strict=strict)
              for number, clause in enumerate(joined.clauses)]
@@ -81,7 +81,7 @@ def _of_one(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Iterator
     yield from left.values()
 
 
-def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Explained]:
+def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[ExplainedFailures]:
     """What gates by its causes, as the head of the page and the console count them; advice that fails for one of these
     joins it.
     """
@@ -97,12 +97,12 @@ def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Explained
     return groups
 
 
-def _count_shared_failures(group: Explained, beside: Explained) -> int:
+def _count_shared_failures(group: ExplainedFailures, beside: ExplainedFailures) -> int:
     """How many failures two groups have in common."""
     return sum(failure in beside.failures for failure in group.failures)
 
 
-def _led_by(finding: PageFinding, group: Explained) -> PageFinding:
+def _led_by(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
     """The same with what the cause explains in front: the title and the case that is shown are of one dtype."""
     mine = {failure.dtype for failure in group.failures if failure.clause == finding.clause.id}
     return replace(finding, outcomes=tuple(sorted(finding.outcomes, key=lambda each: each.dtype not in mine)))

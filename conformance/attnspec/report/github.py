@@ -13,9 +13,9 @@ from attnspec.record.read import RunRecord
 from attnspec.record.visible import show_hidden
 from attnspec.report.bugs import explain_bugs
 from attnspec.report.figures import SIGNS, count_noun
-from attnspec.report.joined import Joined, JudgedSubject, join_records
+from attnspec.report.joined import JoinedRecords, JudgedSubject, join_records
 from attnspec.report.known import BaselineComparison, compared_runs, is_gone
-from attnspec.report.likely_cause import Explained, LikelyCause
+from attnspec.report.likely_cause import ExplainedFailures, LikelyCause
 from attnspec.report.markdown import escape_text, format_code, format_prose, format_row
 from attnspec.report.summary import summarise_runs
 
@@ -37,7 +37,7 @@ def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], FileL
     return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST]]
 
 
-def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
+def _summary(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
     found = summarise_runs(joined, strict=strict)
     yield from (f"## attention: {format_prose(found.title)}", "")
     yield from (format_row(["implementation", "verdict", "clauses"]), format_row(["---"] * 3))
@@ -58,7 +58,7 @@ def _format_baseline_comparison(run: BaselineComparison) -> str:
     return f"Held against {name}: {listed} as listed, {tally}."
 
 
-def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[JudgedSubject, Explained]]:
+def _causes(joined: JoinedRecords, *, strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
     """What is behind the failures of each subject; a failure that nothing explains stands alone. Then what is not as a
     list of known failures says, though it is no failure: together where the same is said of it.
     """
@@ -69,16 +69,16 @@ def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[JudgedSubject, Ex
             if each.cause:
                 yield subject, each
             else:
-                yield from ((subject, Explained(None, (failure,))) for failure in each.failures)
+                yield from ((subject, ExplainedFailures(None, (failure,))) for failure in each.failures)
         for says, gone in groupby(sorted(filter(is_gone, gating), key=_format_outcome), key=_format_outcome):
-            yield subject, Explained(LikelyCause(says), tuple(gone))
+            yield subject, ExplainedFailures(LikelyCause(says), tuple(gone))
 
 
 def _format_outcome(outcome: Outcome) -> str:
     return outcome.change.says if outcome.change else ""
 
 
-def _format_cause(subject: JudgedSubject, cause: Explained) -> Iterator[str]:
+def _format_cause(subject: JudgedSubject, cause: ExplainedFailures) -> Iterator[str]:
     first = cause.failures[0]
     yield from ("", f"### {format_prose(_headline(cause))}", "",
                 f"{format_code(subject.label)}: {format_prose(_format_clauses(cause))}")
@@ -88,7 +88,7 @@ def _format_cause(subject: JudgedSubject, cause: Explained) -> Iterator[str]:
         yield from ("", f"Repeat it: {format_code(first.repeat)}")
 
 
-def _annotation(subject: JudgedSubject, cause: Explained, place: FileLocation | None) -> str:
+def _annotation(subject: JudgedSubject, cause: ExplainedFailures, place: FileLocation | None) -> str:
     """`::error file=…,line=…,title=…::message`, as docs.github.com/actions describes workflow commands."""
     where = {"file": place.file, "line": str(place.line)} if place else {}
     properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}
@@ -98,13 +98,13 @@ def _annotation(subject: JudgedSubject, cause: Explained, place: FileLocation | 
     return f"::error {told}::{_data(chr(10).join(lines))}"
 
 
-def _headline(cause: Explained) -> str:
+def _headline(cause: ExplainedFailures) -> str:
     """`each query sees one later key (`causal_off_by_one`)`; of what nothing explains its clause and verdict."""
     first = cause.failures[0]
     return str(cause.cause) if cause.cause else f"{first.clause} is {SIGNS[first.verdict].word}"
 
 
-def _format_clauses(cause: Explained) -> str:
+def _format_clauses(cause: ExplainedFailures) -> str:
     """`causal.alignment (float32) and 18 failures more`."""
     first, more = cause.failures[0], len(cause.failures) - 1
     others = f" and {count_noun(more, 'failure')} more" if more else ""

@@ -14,8 +14,8 @@ ABOUT_OTHER_MATTERS = frozenset({"numerics", "drift", "purity"})
 
 
 def telling_failures(failures: Sequence[Outcome]) -> list[Outcome]:
-    """Those whose case has the sizes of every call that is made of it: of another the case says little of where it
-    fails.
+    """The failures whose case has the sizes of every call that is made of it: of another the case says little of where
+    it fails.
     """
     return [each for each in failures if each.evidence is None or not each.evidence.calls]
 
@@ -32,7 +32,7 @@ def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
 
 
 def told_of_all(says: str, failures: Sequence[Outcome]) -> str:
-    """Of a cause that names sizes, what all these cases bear out; "" if nothing is left."""
+    """What all these cases bear out of a cause that names sizes; "" if nothing is left."""
     return needed_alone(says, _lengths(failures)) if is_contradicted(says, failures) else says
 
 

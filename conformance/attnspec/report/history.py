@@ -11,7 +11,7 @@ from attnspec.record.read import RunRecord
 from attnspec.record.visible import show_hidden
 from attnspec.report.comparison import fails_and_gates
 from attnspec.report.figures import DECIDED, SIGNS, Sign, overall_verdict
-from attnspec.report.joined import Joined, join_records
+from attnspec.report.joined import JoinedRecords, join_records
 
 COLUMN = 34   # width of a column of the picture, as of the table below it
 HEIGHT = 64   # of the tallest bar
@@ -89,7 +89,7 @@ def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
             for run in file]
 
 
-def _rows(joined: Sequence[Joined], found: Sequence[Mapping[Item, Sequence[Outcome]]],
+def _rows(joined: Sequence[JoinedRecords], found: Sequence[Mapping[Item, Sequence[Outcome]]],
           failing: Sequence[set[Item]]) -> Iterator[HistoryRow]:
     """Those that the newest run violates come first."""
     texts = {clause.id: clause for each in joined for clause in each.clauses}
@@ -99,7 +99,7 @@ def _rows(joined: Sequence[Joined], found: Sequence[Mapping[Item, Sequence[Outco
         yield HistoryRow(item[0], texts[item[1]], tuple(_cell(each.get(item, [])) for each in found))
 
 
-def _by_clause(joined: Joined) -> Mapping[Item, Sequence[Outcome]]:
+def _by_clause(joined: JoinedRecords) -> Mapping[Item, Sequence[Outcome]]:
     found: dict[Item, list[Outcome]] = {}
     for outcome in joined.outcomes.values():
         found.setdefault((outcome.subject, outcome.clause), []).append(outcome)
@@ -113,7 +113,7 @@ def _cell(outcomes: Sequence[Outcome]) -> HistoryCell:
     return HistoryCell(sign, ", ".join(f"{each.dtype.value} {SIGNS[each.verdict].word}" for each in outcomes))
 
 
-def _runs(joined: Sequence[Joined], numbers: Sequence[int]) -> Iterator[HistoryRun]:
+def _runs(joined: Sequence[JoinedRecords], numbers: Sequence[int]) -> Iterator[HistoryRun]:
     """numbers: how many clauses each of them violated."""
     most = max([1, *numbers])
     for place, (each, violated) in enumerate(zip(joined, numbers, strict=True)):
@@ -126,7 +126,7 @@ def _runs(joined: Sequence[Joined], numbers: Sequence[int]) -> Iterator[HistoryR
             y=round(_ROOM + HEIGHT - high, 1), height=round(high, 1))
 
 
-def _words(joined: Joined) -> str:
+def _words(joined: JoinedRecords) -> str:
     """`torch 2.13.0; effort quick, seed 0, spec 1234abcd`."""
     versions = dict.fromkeys(subject.card.release for subject in joined.subjects)
     header = joined.runs[0].record.header

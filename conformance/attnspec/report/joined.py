@@ -63,7 +63,7 @@ class JudgedSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedRecords:
     """All that a page shows. `changed` are ids of clauses that the runs word differently.
 
     `probes`: what was found out of a subject, by its number.
@@ -100,10 +100,10 @@ class Joined:
         return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
 
-def join_records(records: Sequence[RunRecord]) -> Joined:
+def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
     """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
     runs = tuple(JoinedRun(_letters(place), record) for place, record in enumerate(records))
-    cast = _Cast()
+    cast = _SubjectNumbers()
     outcomes: dict[Key, Outcome] = {}
     seen = 0
     for run in runs:
@@ -115,13 +115,13 @@ def join_records(records: Sequence[RunRecord]) -> Joined:
     probes = _probes(runs, cast)
     people = cast.people(outcomes)
     clauses, changed = _clauses(runs, outcomes.values())
-    return Joined(
+    return JoinedRecords(
         runs=runs, clauses=clauses, outcomes=outcomes, changed=changed, repeated=seen - len(outcomes), probes=probes,
         subjects=tuple(judged for judged in people if not judged.is_fault),
         faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_grouped(outcomes))
 
 
-def _probes(runs: Sequence[JoinedRun], cast: _Cast) -> Mapping[int, tuple[SubjectProbed, ...]]:
+def _probes(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
     found: dict[int, list[SubjectProbed]] = {}
     for run in runs:
         for probed in run.record.probes:
@@ -135,7 +135,7 @@ def _letters(place: int) -> str:
 
 
 @dataclass(slots=True)
-class _Cast:
+class _SubjectNumbers:
     """Gives every subject of every environment a number, and remembers which runs it was met in."""
 
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict)

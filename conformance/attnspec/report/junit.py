@@ -19,7 +19,7 @@ from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, Su
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import show_hidden
 from attnspec.report.figures import SIGNS, count_noun, format_figure
-from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join_records
+from attnspec.report.joined import JoinedRecords, JoinedRun, JudgedSubject, join_records
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 _COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -49,7 +49,7 @@ def junit_text(records: Sequence[RunRecord]) -> str:
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(joined: Joined, subject: JudgedSubject) -> ElementTree.Element:
+def _suite(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
     """All that was asked of a subject, with what it is as properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}

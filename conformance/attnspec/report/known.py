@@ -11,7 +11,7 @@ from attnspec.core.nouns import EXCUSED, FAILURES, Novelty, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import SHORT, count_noun
-from attnspec.report.joined import Joined, JoinedRun
+from attnspec.report.joined import JoinedRecords, JoinedRun
 
 UNEXPLAINED = "No finding explains these."
 Told = tuple[Outcome, str]  # with the rest of a sentence about its clause
@@ -102,7 +102,7 @@ def _good_news(mended: int, known: int) -> str:
     return f"; {which} {'is' if mended == 1 else 'are'} mended: renew the list (--update-baseline)"
 
 
-def compared_runs(joined: Joined) -> tuple[BaselineComparison, ...]:
+def compared_runs(joined: JoinedRecords) -> tuple[BaselineComparison, ...]:
     """The runs that were held against a baseline."""
     clauses = {clause.id: clause for clause in joined.clauses}
     return tuple(_compare_with_baseline(run, clauses) for run in joined.runs if run.record.header.baseline)

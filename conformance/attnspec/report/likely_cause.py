@@ -72,37 +72,37 @@ class LikelyCause:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedFailures:
     """Failures with one cause, the clearest first; None: nothing explains them."""
 
     cause: LikelyCause | None
     failures: tuple[Outcome, ...]
 
 
-def join_groups(groups: Sequence[Explained]) -> list[Explained]:
+def join_groups(groups: Sequence[ExplainedFailures]) -> list[ExplainedFailures]:
     """Groups of one bug as one, under a fault's name if any has one; that of most failures first."""
-    piles: list[list[Explained]] = []
+    piles: list[list[ExplainedFailures]] = []
     for group in groups:
         mine = [pile for pile in piles if any(_is_one_bug(each, group) for each in pile)]
         piles = [*(pile for pile in piles if pile not in mine), [*(each for pile in mine for each in pile), group]]
     return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
 
 
-def claim_unexplained(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list[Explained]:
+def claim_unexplained(groups: Sequence[ExplainedFailures], unexplained: Sequence[Outcome]) -> list[ExplainedFailures]:
     """The groups, with those of the unexplained that no bug of their own breaks: the first with those whose case lies
     where it is seen to fail, each with those that answer a query without a key as wrongly, whatever hides the keys.
     Those that are left come last, under no cause.
     """
-    rest, whole = list(unexplained), list[Explained]()
+    rest, whole = list(unexplained), list[ExplainedFailures]()
     for at, group in enumerate(groups):
         where = group.cause.says if group.cause and not at else ""
         mine = [each for each in rest if _is_of(group, where, each)]
         rest = [each for each in rest if each not in mine]
         whole.append(replace(group, failures=(*group.failures, *mine)))
-    return [*whole, *([Explained(None, tuple(rest))] if rest else [])]
+    return [*whole, *([ExplainedFailures(None, tuple(rest))] if rest else [])]
 
 
-def _is_of(group: Explained, where: str, failure: Outcome) -> bool:
+def _is_of(group: ExplainedFailures, where: str, failure: Outcome) -> bool:
     """Whether what breaks the group breaks this, too. where: the group is seen to fail."""
     lies_there = failure.evidence is not None and is_met(where, failure.evidence.case)
     is_consequence = _is_of_the_softmax(group) and _is_about_rounding(failure)
@@ -116,18 +116,19 @@ def _same_row(one: Outcome, other: Outcome) -> bool:
     return len(pair) == 2 and len(told) == 1 and pair[0].relation == OF_EMPTY_ROWS
 
 
-def _merged(pile: Sequence[Explained]) -> Explained:
+def _merged(pile: Sequence[ExplainedFailures]) -> ExplainedFailures:
     leading = [group for group in pile if not any(_shows_in(named, group) for named in pile)]
     causes = [group.cause for group in leading if group.cause and not _is_refuted(group, pile)] or [
         group.cause for group in leading if group.cause]
     told = max(causes, key=lambda cause: (
         _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
     failures = tuple(failure for group in pile for failure in group.failures)
-    return Explained(told if told.name != told.says else replace(told, says=_common_sentence(told, causes, failures)),
-                     failures)
+    return ExplainedFailures(told if told.name != told.says
+                             else replace(told, says=_common_sentence(told, causes, failures)),
+                             failures)
 
 
-def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
+def _is_refuted(named: ExplainedFailures, pile: Sequence[ExplainedFailures]) -> bool:
     """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none: but
     where most failures bear the fault out, the other is one at which all answers round to nothing. A read-out that
     blames a stage says as much as a fault of it; of gradients, a fault of the forward pass has none to compare.
@@ -140,7 +141,7 @@ def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
     return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
 
 
-def _is_borne_out(fault: str, pile: Sequence[Explained]) -> bool:
+def _is_borne_out(fault: str, pile: Sequence[ExplainedFailures]) -> bool:
     """Whether in most failures a fault gives the function's own answers in all that was tried."""
     seen = [failure.evidence for group in pile for failure in group.failures]
     alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like) for each in seen if each]
@@ -175,7 +176,7 @@ def usual_beginning(failures: Sequence[Outcome]) -> str:
     return lower_first_letter(usual) if is_told else ""
 
 
-def _is_one_bug(one: Explained, other: Explained) -> bool:
+def _is_one_bug(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether both are like one fault; or, where one is like none, whether they may begin at the same sizes, or
     read-outs blame one stage for both. An arithmetic that may be meant is behind what it allows, and behind what is
     like a fault that rounds.
@@ -195,7 +196,7 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
     return _begin_alike(one, other) or bool(_blamed_stage(one) and _blamed_stage(one) == _blamed_stage(other))
 
 
-def _shows_in(named: Explained, other: Explained) -> bool:
+def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether a fault of the softmax that explains more is what the other shows: answers that are wrong from some
     logits on, or clauses about rounding alone.
     """
@@ -205,7 +206,7 @@ def _shows_in(named: Explained, other: Explained) -> bool:
     return is_of_logits or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures)))
 
 
-def _shows_in_gradients(named: Explained, other: Explained) -> bool:
+def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether a fault of a keyword is what gradients show that are wrong where that keyword is given: what the forward
     pass gets wrong, its gradients do.
     """
@@ -216,7 +217,7 @@ def _shows_in_gradients(named: Explained, other: Explained) -> bool:
         each.clause.startswith(f"{GRADIENTS}.") for each in other.failures)
 
 
-def _is_of_the_softmax(group: Explained) -> bool:
+def _is_of_the_softmax(group: ExplainedFailures) -> bool:
     return group.cause is not None and bool(group.cause.fault) and group.cause.stage in _SOFTMAX
 
 
@@ -224,7 +225,7 @@ def _is_about_rounding(failure: Outcome) -> bool:
     return failure.clause.partition(".")[0] in CONSEQUENCES
 
 
-def _lies_within(bounded: Explained, other: Explained) -> bool:
+def _lies_within(bounded: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether every case of the other lies where the first is seen to fail, and both are right once the same keyword
     is left out: of the other alone nobody could say where it begins.
     """
@@ -239,7 +240,7 @@ def _lies_within(bounded: Explained, other: Explained) -> bool:
         meets_condition(part, lengths) is not False for part in parts for lengths in cases)
 
 
-def _blamed_stage(group: Explained) -> str:
+def _blamed_stage(group: ExplainedFailures) -> str:
     """The stage of the fault, or else the one that most read-outs blame; empty where none blames any."""
     if group.cause and group.cause.stage:
         return group.cause.stage
@@ -247,7 +248,7 @@ def _blamed_stage(group: Explained) -> str:
     return max(often, key=lambda each: often[each], default="")
 
 
-def _follows(rounding: Explained, other: Explained) -> bool:
+def _follows(rounding: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
     if not rounding.cause or not other.cause or PRECISION not in rounding.cause.declare:
         return False
@@ -255,7 +256,7 @@ def _follows(rounding: Explained, other: Explained) -> bool:
     return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
 
 
-def _needs_keyword(rounding: Explained, named: Explained) -> bool:
+def _needs_keyword(rounding: ExplainedFailures, named: ExplainedFailures) -> bool:
     """Whether what an arithmetic would allow shows only where the keyword is given of which a fault is named: products
     and sums are rounded whatever is given.
     """
@@ -270,7 +271,7 @@ def _is_of_a_keyword(cause: LikelyCause) -> bool:
     return bool(cause.fault) and cause.stage in KEYWORDS
 
 
-def _begin_alike(one: Explained, other: Explained) -> bool:
+def _begin_alike(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether at least half of the failures of either, of which that is known, may begin where one of the other does:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
     """

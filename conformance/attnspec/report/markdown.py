@@ -27,7 +27,7 @@ def format_prose(text: str) -> str:
 
 
 def plain_piece(text: str) -> str:
-    """As `plain`, with the blanks at its ends."""
+    """A text without markup, with the blanks at its ends."""
     return _MARKUP.sub(r"\\\1", text)
 
 

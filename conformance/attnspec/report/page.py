@@ -20,7 +20,7 @@ from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import show_hidden
 from attnspec.report.audit.answers import collect_answers
-from attnspec.report.audit.conventions import Habits, find_habits
+from attnspec.report.audit.conventions import ConventionTable, find_habits
 from attnspec.report.audit.view import Audit, is_audit, make_audit
 from attnspec.report.clause_table import applying_to_nobody, group_by_theme
 from attnspec.report.comparison import ROUNDING, RunComparison
@@ -43,7 +43,7 @@ from attnspec.report.figures import (
 )
 from attnspec.report.findings import make_findings
 from attnspec.report.history import History
-from attnspec.report.joined import Joined, join_records
+from attnspec.report.joined import JoinedRecords, join_records
 from attnspec.report.known import compared_runs
 from attnspec.report.pictures import LEVELS
 from attnspec.report.ranking import RANKING_EXITS, make_ranking
@@ -215,7 +215,7 @@ def ranking_section(records: Sequence[RunRecord]) -> PageSection | None:
                        lambda record: bool(record.ranks))
 
 
-def _conventions(joined: Joined) -> Mapping[str, Convention]:
+def _conventions(joined: JoinedRecords) -> Mapping[str, Convention]:
     """Those that everybody is asked, and those that somebody here has an answer to."""
     told = {name for each in joined.subjects for name in (*each.card.conventions, *each.card.probed)}
     return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
@@ -225,7 +225,7 @@ def _audit_headline(looked: Audit, summary: Summary) -> tuple[str, str]:
     return looked.headline, "bad" if looked.unexplained or summary.interrupted else "idle"
 
 
-def _verdict_variables(joined: Joined) -> Mapping[str, object]:
+def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
     told = make_findings(joined, strict=joined.is_strict)
     return {
@@ -236,7 +236,7 @@ def _verdict_variables(joined: Joined) -> Mapping[str, object]:
     }
 
 
-def _common_variables(joined: Joined) -> Mapping[str, object]:
+def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
     """What pages of either kind speak of where there are verdicts."""
     return {
         "silences": find_silences(joined), "never": never_decided(joined),
@@ -246,7 +246,7 @@ def _common_variables(joined: Joined) -> Mapping[str, object]:
 
 
 def _title(
-    summary: Summary, measured: PageSection | None, found: Habits | None, *, is_judged: bool,
+    summary: Summary, measured: PageSection | None, found: ConventionTable | None, *, is_judged: bool,
 ) -> tuple[str, str]:
     """The sentence over the page, and its colour: that of the verdicts, of what was measured, or of the probes."""
     if is_judged:
@@ -257,7 +257,7 @@ def _title(
     return found.title
 
 
-def _environments(joined: Joined) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+def _environments(joined: JoinedRecords) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     """Rows of the environment table: a name, its value in every run, and whether the runs differ in it."""
     each = [run.record.header.environment for run in joined.runs]
     names = dict.fromkeys(name for environment in each for name in environment)

@@ -99,7 +99,7 @@ class _Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ShownPart:
     """The part of a picture that is drawn, and what its first entry counts as: in the array, and in the picture."""
 
     picture: Picture
@@ -143,7 +143,7 @@ def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale 
 
 
 def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
-    """All pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
+    """Draws all pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
 
     What was expected and what was seen share one scale.
     """
@@ -160,11 +160,11 @@ def drawn_cells(picture: Picture) -> int:
     return min(rows, _SIDE) * min(columns, _SIDE)
 
 
-def _crop_picture(picture: Picture, around: tuple[int, int]) -> _Shown:
+def _crop_picture(picture: Picture, around: tuple[int, int]) -> _ShownPart:
     top, left = (_start(place, length) for place, length in zip(around, _shape(picture.entries), strict=True))
     entries = tuple(row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE])
     row, column = picture.first if len(picture.first) == len(_MARGIN) else (0, 0)
-    return _Shown(picture, entries, (row + top, column + left), (top, left))
+    return _ShownPart(picture, entries, (row + top, column + left), (top, left))
 
 
 def _crop_shape(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
@@ -221,14 +221,14 @@ def _shared_scale(pictures: Sequence[Picture]) -> _Scale:
     return _Scale(min(finite, default=0.0), max(finite, default=0.0), False)
 
 
-def _cells(shown: _Shown, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
+def _cells(shown: _ShownPart, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
     return [
         _cell(float(entry), shown, scale, (row, column), size)
         for row, line in enumerate(shown.entries) for column, entry in enumerate(line)
     ]
 
 
-def _cell(entry: float, shown: _Shown, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> PictureCell:
+def _cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> PictureCell:
     (row, column), mark = place, shown.mark(*place)
     is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
     is_told = size[0] == _CELL[1] or not math.isfinite(entry)
@@ -265,7 +265,7 @@ def _legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
     return tuple((name, says) for name, says in SAYS.items() if name in met)
 
 
-def _describe_picture(shown: _Shown, scale: _Scale) -> str:
+def _describe_picture(shown: _ShownPart, scale: _Scale) -> str:
     """The picture in a sentence: its axes, its colours, and what is marked."""
     picture, (rows, columns), (top, left) = shown.picture, shown.shape, shown.corner
     low = -scale.high if scale.is_diverging else scale.low

@@ -9,7 +9,7 @@ from attnspec.core.nouns import DType
 from attnspec.record.outcome import Outcome, Reading
 from attnspec.report.clause_table import finding_anchor
 from attnspec.report.figures import FINDINGS, clause_anchor, format_figure
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SubjectReadings:
         return tuple(quantity for quantity in self.quantities if quantity.is_worded)
 
 
-def collect_readings(joined: Joined) -> tuple[SubjectReadings, ...]:
+def collect_readings(joined: JoinedRecords) -> tuple[SubjectReadings, ...]:
     """A panel for every subject that anything was read off."""
     every = (SubjectReadings(subject, _sorted(_quantities(joined, subject))) for subject in joined.subjects)
     return tuple(each for each in every if each.quantities)
@@ -70,7 +70,7 @@ def format_reading(reading: Reading) -> str:
     return f"{format_figure(reading.value, 2)}{spread}"
 
 
-def _quantities(joined: Joined, subject: JudgedSubject) -> Iterable[Quantity]:
+def _quantities(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Quantity]:
     for number, clause in enumerate(joined.clauses):
         outcomes = joined.outcomes_of(subject, clause.id)
         is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)

@@ -21,10 +21,10 @@ from attnspec.record.visible import show_hidden
 from attnspec.report.bugs import explain_bugs, likely_without_share
 from attnspec.report.clause_table import applying_to_nobody, shade_verdict
 from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall_verdict, shared_reason
-from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join_records
+from attnspec.report.joined import JoinedRecords, JoinedRun, JudgedSubject, join_records
 from attnspec.report.known import but_for
 from attnspec.report.likely_cause import (
-    Explained,
+    ExplainedFailures,
     is_other_convention,
     lower_first_letter,
     other_conventions,
@@ -85,7 +85,7 @@ class Summary:
     probes: int
 
 
-def summarise_runs(joined: Joined, *, strict: bool) -> Summary:
+def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
     """Count, and say it."""
     standings = tuple(_make_standing(joined, subject, strict=strict) for subject in joined.subjects)
     interrupted = tuple(run for run in joined.runs if run.record.interrupted)
@@ -108,7 +108,7 @@ def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 
-def _make_standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
+def _make_standing(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
     outcomes = joined.of_subject(subject)
     worst = [overall_verdict(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
@@ -124,7 +124,7 @@ def _make_standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> S
                            other_conventions(_not_followed(flat, strict=strict), subject.card))
 
 
-def _beginning(groups: Sequence[Explained], cause: str) -> str:
+def _beginning(groups: Sequence[ExplainedFailures], cause: str) -> str:
     """Where the first cause begins, as most of its failures say; empty where the cause says as much."""
     first = next(iter(groups), None)
     if first is None or " where " in cause:
@@ -163,7 +163,7 @@ def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: b
 
 
 def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: JudgedSubject,
-              groups: Sequence[Explained], *, strict: bool) -> str:
+              groups: Sequence[ExplainedFailures], *, strict: bool) -> str:
     """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
     if failing := len(_clauses_of(groups)):
@@ -175,7 +175,7 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
     return "; ".join([held, *_advice(outcomes, strict=strict)])
 
 
-def _causes(groups: Sequence[Explained]) -> str:
+def _causes(groups: Sequence[ExplainedFailures]) -> str:
     """`, one cause`; where some have none that is known, how many clauses those explain that are."""
     known = [group for group in groups if group.cause]
     if not known:
@@ -185,7 +185,7 @@ def _causes(groups: Sequence[Explained]) -> str:
     return said if clauses == _clauses_of(groups) else f"{said} for {len(clauses)} of them"
 
 
-def _clauses_of(groups: Sequence[Explained]) -> set[str]:
+def _clauses_of(groups: Sequence[ExplainedFailures]) -> set[str]:
     return {failure.clause for group in groups for failure in group.failures}
 
 
@@ -208,7 +208,7 @@ def _by_level(levels: Sequence[Level]) -> str:
     return ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
 
 
-def _title(joined: Joined, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
+def _title(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
     if not standings and joined.faults:
         return f"{count_noun(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:
@@ -260,8 +260,8 @@ class Silence:
     whom: tuple[tuple[tuple[str, ...], tuple[ClauseText, ...]], ...]
 
 
-def find_silences(joined: Joined) -> tuple[Silence, ...]:
-    """All reasons, gravest verdict first, then the most frequent."""
+def find_silences(joined: JoinedRecords) -> tuple[Silence, ...]:
+    """The reasons why something was not judged: gravest verdict first, then the most frequent."""
     groups: dict[tuple[Verdict, str], list[tuple[str, Outcome]]] = {}
     for subject in joined.subjects:
         for outcomes in joined.of_subject(subject).values():
@@ -274,7 +274,7 @@ def find_silences(joined: Joined) -> tuple[Silence, ...]:
     return tuple(sorted(found, key=lambda silence: (silence.sign.rank, -silence.items)))
 
 
-def never_decided(joined: Joined) -> tuple[ClauseText, ...]:
+def never_decided(joined: JoinedRecords) -> tuple[ClauseText, ...]:
     """Clauses that apply to somebody and decided nothing about anybody, faults included."""
     decided = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict in DECIDED}
     idle = {clause.id for clause in applying_to_nobody(joined)}

@@ -10,7 +10,7 @@ from attnspec.core.plan import FAULT
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import SHORT, SIGNS
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Trust:
     idle: tuple[ClauseText, ...]
 
 
-def measure_trust(joined: Joined) -> Trust | None:
+def measure_trust(joined: JoinedRecords) -> Trust | None:
     """The matrix of the faults in the record, or None without any."""
     if not joined.faults:
         return None
@@ -79,7 +79,7 @@ def measure_trust(joined: Joined) -> Trust | None:
         absent=_absent(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
 
 
-def _row(joined: Joined, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
+def _row(joined: JoinedRecords, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
     name = fault.card.id.removeprefix(FAULT)
     met = [(clause, joined.outcomes_of(fault, clause.id)) for clause in clauses]
     by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting(outcomes))]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
-from attnspec.probing.jobs import Probes
-from attnspec.probing.subjects import Probing
+from attnspec.probing.jobs import ProbeJobs
+from attnspec.probing.subjects import ProbeJob
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import SubjectProbed
 from attnspec.record.outcome import SubjectCard
@@ -27,32 +27,32 @@ class AuditJobs:
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
         self._trials = TrialJobs(plan, breadcrumb=breadcrumb)
-        self._probes = Probes(plan, breadcrumb=breadcrumb)
+        self._probes = ProbeJobs(plan, breadcrumb=breadcrumb)
 
     @property
     def spec(self) -> Spec:
         """The engine's spec."""
         return self._trials.spec
 
-    def items(self) -> tuple[Item | Probing, ...]:
+    def items(self) -> tuple[Item | ProbeJob, ...]:
         """A subject's probes come right after its trials, so that a worker that has loaded it goes on with it."""
-        by_target: dict[str, list[Item | Probing]] = {}
-        jobs: tuple[Item | Probing, ...] = (*self._trials.items(), *self._probes.items())
+        by_target: dict[str, list[Item | ProbeJob]] = {}
+        jobs: tuple[Item | ProbeJob, ...] = (*self._trials.items(), *self._probes.items())
         for job in jobs:
             by_target.setdefault(job.target, []).append(job)
         return tuple(job for of_one in by_target.values() for job in of_one)
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """With every clause that is on trial, and who could not be put on trial."""
+        """Adds every clause that is on trial, and who could not be put on trial."""
         return replace(self._trials.header(blank), absent=tuple(_absent(self._trials.plan)))
 
     def card(self, target: str) -> SubjectCard:
         """The engine's card of the subject."""
         return self._trials.card(target)
 
-    def carry_out(self, job: Item | Probing) -> Done:
+    def carry_out(self, job: Item | ProbeJob) -> Done:
         """Try the item, or probe the subject."""
-        return self._probes.carry_out(job) if isinstance(job, Probing) else self._trials.carry_out(job)
+        return self._probes.carry_out(job) if isinstance(job, ProbeJob) else self._trials.carry_out(job)
 
     def tell_failures(self, tell: Callable[[Done], None]) -> None:
         """Have each failure of a trial told as it is found."""
@@ -62,9 +62,9 @@ class AuditJobs:
         """The engine's."""
         return self._trials.seconds_compiling(target)
 
-    def record_loss(self, job: Item | Probing, loss: JobFailure) -> Done:
+    def record_loss(self, job: Item | ProbeJob, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
-        return self._probes.record_loss(job, loss) if isinstance(job, Probing) else self._trials.record_loss(job, loss)
+        return self._probes.record_loss(job, loss) if isinstance(job, ProbeJob) else self._trials.record_loss(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts and of contradictions. The exit code is the graver of the two."""

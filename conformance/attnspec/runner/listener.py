@@ -41,7 +41,7 @@ class LastWords:
 
 
 def last_words(folder: Path, worker: str) -> LastWords:
-    """Of a worker that died while an item was on trial."""
+    """Reads what a worker left that died while an item was on trial."""
     trace = _read_trace(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
     printed = _read_trace(folder / f"{worker}.stderr")
@@ -176,7 +176,7 @@ class Listener:
         return None if job in self.done else job
 
     def give_up(self, jobs: Iterable[Job], reason: str, defects: Iterable[str] = ()) -> None:
-        """Of those of these jobs that have not ended nothing will be known, and why."""
+        """Notes that nothing will be known of those of these jobs that have not ended, and why."""
         for defect in defects:
             self._defect(defect)
         for job in [job for job in jobs if job not in self.done]:

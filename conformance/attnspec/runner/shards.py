@@ -50,7 +50,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedGroups:
     """A part of a run by what it has, whatever the other parts are."""
 
     groups: frozenset[Group]
@@ -64,7 +64,7 @@ class Named:
         return header
 
 
-Share = Sharing | Named
+Share = Sharing | NamedGroups
 
 
 def groups_of(jobs: Sequence[J]) -> Mapping[Group, Sequence[J]]:

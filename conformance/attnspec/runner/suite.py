@@ -30,7 +30,7 @@ class JobItem(pytest.Item):
     `user_properties`.
     """
 
-    def __init__(self, *, job: Job, jobs: Jobs, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
+    def __init__(self, *, job: Job, jobs: JobFile, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
         super().__init__(**of_pytest)
         self._job, self._jobs = job, jobs
 
@@ -48,7 +48,7 @@ class JobItem(pytest.Item):
         return self.path, None, self.name
 
 
-class Jobs(pytest.File):
+class JobFile(pytest.File):
     """All jobs of a source, as the one file that is collected."""
 
     def __init__(self, *, source: JobSource[Any], **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)

@@ -94,7 +94,7 @@ def _indented(text: str) -> str:
 
 
 def in_short(outcome: Outcome) -> str:
-    """One line: the verdict and why."""
+    """An outcome in one line: the verdict and why."""
     begins, seen = (outcome.evidence.begins, outcome.evidence.sentence) if outcome.evidence else ("", "")
     why = " ".join(filter(None, (begins, outcome.reason or seen)))
     return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")

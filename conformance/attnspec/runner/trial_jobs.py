@@ -64,7 +64,7 @@ class TrialJobs:
         return sorted(items, key=lambda item: item.clause not in first) if self.judge.compiles(target) else items
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """With every clause that is on trial."""
+        """Adds every clause that is on trial."""
         clauses = dict.fromkeys(item.clause for item in distinct_items(self.judge))
         texts = tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses)
         return replace(blank, clauses=texts, sample=self.plan.sample)

@@ -56,7 +56,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _GivenWords:
     problem: str
     word: Word
     draw: Mapping[str, str]
@@ -152,7 +152,7 @@ def _citation(fields: Fields, context: Context) -> Citation:
                     where=fields.place())
 
 
-def _merge_given(fields: Fields, context: Context) -> _Given:
+def _merge_given(fields: Fields, context: Context) -> _GivenWords:
     """`given`, merged: the named problem's arguments, and over them the clause's own."""
     name = fields.one_of("problem", context.problems)
     base = context.problems[name]
@@ -160,7 +160,8 @@ def _merge_given(fields: Fields, context: Context) -> _Given:
     for source in (base.args, _less_keys(fields.mapping, "problem", "draw")):
         arguments.update(source)
         arguments.places.update(source.places if isinstance(source, Located) else {})
-    return _Given(name, Word(base.name, arguments, fields.place()), _draw(fields), _read_required_keywords(arguments))
+    return _GivenWords(name, Word(base.name, arguments, fields.place()), _draw(fields),
+                       _read_required_keywords(arguments))
 
 
 def _read_required_keywords(arguments: Located) -> frozenset[str]:

@@ -17,7 +17,7 @@ from attnspec.core.nouns import Kind
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
 from attnspec.subjects.declared import read_declaration
-from attnspec.subjects.described import Described, described_of
+from attnspec.subjects.described import FunctionDescription, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
 ATTRIBUTES: Mapping[str, str] = {
@@ -63,7 +63,8 @@ ATTRIBUTES: Mapping[str, str] = {
 _MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
 
-def declaration_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE) -> Declaration:
+def declaration_of(function: Callable[..., object] | FunctionDescription, name: str, *,
+                   target: str = SOMEWHERE) -> Declaration:
     """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
 
     `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
@@ -116,7 +117,7 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _check_value(function: Described, name: str, attribute: str, value: object) -> None:
+def _check_value(function: FunctionDescription, name: str, attribute: str, value: object) -> None:
     try:
         _read_attributes(name, {attribute: value}, function.place)
     except TargetError as wrong:

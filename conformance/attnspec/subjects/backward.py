@@ -19,7 +19,7 @@ from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, SubjectAnswer, UnusableAnswer, of_input
-from attnspec.subjects.described import Described
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.signature import suggest_parameter
 
 PARAMS = "params"
@@ -63,7 +63,8 @@ class BackwardPass:
         return UnusableAnswer(f"{sentence} See {self.name} in {self.where}." if self.where else sentence)
 
 
-def backward_of(described: Described | None, name: str, kind: Kind, *, is_named: bool = False) -> BackwardPass | None:
+def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
+                is_named: bool = False) -> BackwardPass | None:
     """What is known of a function that stands beside another, of this kind, by the name of a backward pass; None where
     it is none: it has no parameter `grad_output`. is_named: whether a manifest says that it is one.
 

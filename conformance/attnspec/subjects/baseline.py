@@ -126,7 +126,7 @@ Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject o
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BaselineEntry:
     """One known failure, as the file has it.
 
     how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id
@@ -156,7 +156,7 @@ class Entry:
         return not self.processor or self.processor in processor_features()
 
     def deviation(self, findings: Findings) -> Deviation:
-        """The same, as what is known of a subject. Raises UsageError for a finding that does not explain it."""
+        """The entry as a deviation of its subject. Raises UsageError for a finding that does not explain it."""
         reason = self._explanation(findings).says if self.finding else self.reason or "known"
         return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),), self.where, self.where.file,
                          self.how, self.case, self.finding)
@@ -172,7 +172,7 @@ class Entry:
         return finding
 
 
-def read_entries(path: Path) -> tuple[Entry, ...]:
+def read_entries(path: Path) -> tuple[BaselineEntry, ...]:
     """The failures that a baseline lists. Raises UsageError with file and line."""
     return tuple(map(_entry, _fields(path).read_each("known", "a known failure", optional=True)))
 
@@ -196,10 +196,10 @@ def _fields(path: Path) -> Fields:
     return fields
 
 
-def _entry(fields: Fields) -> Entry:
+def _entry(fields: Fields) -> BaselineEntry:
     fields.refuse_other_keys(_ENTRY)
     verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES), kind="verdict of a failure")
-    return Entry(
+    return BaselineEntry(
         fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
         **{name: fields.text(name, "") for name in _ENTRY[4:]}, where=fields.place("clause"))
 
@@ -238,7 +238,7 @@ def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Decla
 def write_baseline(
     path: Path, outcomes: Iterable[Outcome], *, strict: bool, folders: Sequence[Path | str] = (),
     conditions: Conditions | None = None,
-) -> tuple[Entry, ...]:
+) -> tuple[BaselineEntry, ...]:
     """Write the failures that gate, in an order that keeps differences small, the conventions that were probed, and
     what was tried. conditions: what the outcomes were found under, if that is known.
 
@@ -276,11 +276,11 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
     return outcome if gates else None
 
 
-def _entry_of(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
+def _entry_of(outcome: Outcome, before: BaselineEntry | None, findings: Findings) -> BaselineEntry:
     evidence = outcome.evidence
-    entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.failure_kind,
-                  evidence.recipe if evidence else "",
-                  processor=before.processor if before and before.is_here else "")
+    entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value,
+                          outcome.failure_kind, evidence.recipe if evidence else "",
+                          processor=before.processor if before and before.is_here else "")
     speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]
     if before and before.finding in speaking:
         return replace(entry, finding=before.finding)

@@ -20,7 +20,7 @@ from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments,
 from attnspec.host.frames import Entries
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.host.parts import LARGEST
-from attnspec.hosting.process import Death
+from attnspec.hosting.process import ProcessDeath
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.yaml_lines import shown_path
@@ -120,7 +120,7 @@ class SubjectDied(Exception):  # noqa: N818  (named for what happened; it is no 
     traceback: where its threads stood.  stderr: the end of what it printed.
     """
 
-    def __init__(self, death: Death) -> None:
+    def __init__(self, death: ProcessDeath) -> None:
         super().__init__(death.reason)
         self.verdict: Verdict = death.verdict
         self.traceback = portable_text(death.traceback)

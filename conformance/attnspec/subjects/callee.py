@@ -14,7 +14,7 @@ import numpy as np
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.core.surroundings import Speaks
+from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
 from attnspec.host.frames import Entries, same_bits
@@ -22,7 +22,7 @@ from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.parts import READABLE
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import NO_ANSWER, Death
+from attnspec.hosting.process import NO_ANSWER, ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import (
     Call,
@@ -54,7 +54,9 @@ class Callee(Protocol):
         """
 
     def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
-        """Inside, each call may do one piece of the work, none of which calls, while the answer is worked out."""
+        """While this context is open, each call may do one piece of the work, none of which calls, while the answer is
+        worked out.
+        """
 
     def flushed(self, dtype: DType) -> str:
         """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
@@ -90,7 +92,7 @@ class Hosted:
         there = self.client.surroundings
         started = "interpreter" if there.is_here else "host"
         return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
-                **({started: portable_text(there.command[0])} if there.command and there.speaks is Speaks.PYTHON
+                **({started: portable_text(there.command[0])} if there.command and there.speaks is HostLanguage.PYTHON
                    else {})}
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
@@ -150,9 +152,9 @@ class Hosted:
 
         return answer_of(ended, call, changed, now)
 
-    def _no_answer(self, call: Call, why: Exception) -> Death:
+    def _no_answer(self, call: Call, why: Exception) -> ProcessDeath:
         """The end of a host that has answered nothing that can be read."""
-        death = Death(Verdict.CRASHED, f"{NO_ANSWER}: {why}")
+        death = ProcessDeath(Verdict.CRASHED, f"{NO_ANSWER}: {why}")
         self.client.give_up(self._kind(call), death)
         return death
 

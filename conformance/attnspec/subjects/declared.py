@@ -146,7 +146,9 @@ def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
 
 
 def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str, object]]]:
-    """The same by the kind of device on which it holds, as in `precision_on: {cuda: {float32: {…}}}`."""
+    """Reads the precision classes by the kind of device on which they hold, as in `precision_on: {cuda: {float32:
+    {…}}}`.
+    """
     devices = fields.inner("precision_on", "the precision on devices", optional=True)
     devices.refuse_other_keys(DEVICES)
     return {kind: _classes(inner) for kind, inner in devices.read_named("the precision on")}

@@ -48,7 +48,7 @@ def _declared_precisions(declaration: Declaration) -> Iterator[tuple[DType, Mapp
 
 
 def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:
-    """By dtype, the name of the class of its backward pass.
+    """The name of the class of a subject's backward pass, by dtype.
 
     precision: the forward pass's classes, by dtype, as a record tells them. Where it is declared otherwise by now, the
     record is of another declaration, and nothing is said.

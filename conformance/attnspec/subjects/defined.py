@@ -33,7 +33,7 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation 
 
 
 def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
-    """The same with the file as GitHub's annotations name it.
+    """The place where a target is defined, with the file as GitHub's annotations name it.
 
     Of an adapter that wraps a function of the repository, it is the line of that function: that one is to be mended.
     """

@@ -52,7 +52,7 @@ class Cases:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedCase:
     """A case on which a finding shows: a line that `attnspec replay` takes, read into its parts."""
 
     subject: str
@@ -92,7 +92,7 @@ class Finding:
     harm: Harm | None = None
     device: str = ""
     processor: str = ""
-    replays: tuple[Replayed, ...] = ()
+    replays: tuple[ReplayedCase, ...] = ()
 
     def is_on(self, device: str) -> bool:
         """Whether it can show on this kind of device."""
@@ -133,7 +133,7 @@ def known_findings(folder: Path, subject: str, version: str, device: str) -> tup
 
 
 def known_replays(folder: Path, subject: str, version: str, device: str) -> Mapping[tuple[str, str], str]:
-    """By clause and dtype, the recipe on which a finding about the subject shows. Raises ManifestError as below."""
+    """The recipes on which findings about a subject show, by clause and dtype. Raises ManifestError as below."""
     return {(case.clause, case.dtype): case.recipe for each in read_findings(folder)
             if each.is_of(version) and each.is_on(device) for case in each.replays if case.subject == subject}
 
@@ -174,12 +174,12 @@ def _finding(fields: Fields, folder: Path) -> Finding:
     )
 
 
-def _replay(line: str, fields: Fields) -> Replayed:
+def _replay(line: str, fields: Fields) -> ReplayedCase:
     words = line.split()
     if len(words) != len(_PARTS):
         raise fields.complain("replays", f"should have lines of four parts, '{' '.join(_PARTS)}', as a report prints "
                                          f"them behind `attnspec replay`, not {quoted(line)}.")
-    return Replayed(*words)
+    return ReplayedCase(*words)
 
 
 def _clauses(fields: Fields) -> tuple[str, ...]:

@@ -14,10 +14,10 @@ from attnspec.core.errors import EndedError, TargetError
 from attnspec.core.gradient_keywords import BACKWARD
 from attnspec.core.plan import HANDED
 from attnspec.host import loading
-from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
+from attnspec.hosting.client import Client, HostDied, LoadedFunction, NotLoadedThere
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.callee import Callee, InProcess, hosted_function
-from attnspec.subjects.described import Described, described_of, read_description
+from attnspec.subjects.described import FunctionDescription, described_of, read_description
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.not_loaded import not_ended, not_loaded
 from attnspec.subjects.outline import by_name, no_such_subject
@@ -26,7 +26,7 @@ from attnspec.subjects.signature import SOMEWHERE
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """Where a function comes from: a module of that name, or the one in a file; and its name there.
+    """Tells where a function comes from: a module of that name, or the one in a file; and its name there.
 
     is_program: whether a program has it, which is named in the place of the module.  text: that of a module which no
     file holds.  backward: the name of its backward pass in the same module, where that is told.
@@ -97,10 +97,10 @@ class FoundFunction:
     backward: what is known of the function beside it that has the name of its backward pass.
     """
 
-    described: Described
+    described: FunctionDescription
     make_callee: Callable[[str], Callee]
     versions: Mapping[str, str]
-    backward: Described | None = None
+    backward: FunctionDescription | None = None
 
 
 def load_in_host(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
@@ -112,7 +112,7 @@ def load_in_host(source: FunctionSource, target: str, client: Client, versions: 
                          backward)
 
 
-def loaded_there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:
+def loaded_there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> LoadedFunction:
     """What the client tells of a callable that it has loaded. Raises TargetError."""
     client.begin_item()
     try:
@@ -125,7 +125,7 @@ def loaded_there(source: FunctionSource, target: str, client: Client, versions: 
         raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
 
 
-def _description(told: Mapping[str, Any], name: str) -> Described:
+def _description(told: Mapping[str, Any], name: str) -> FunctionDescription:
     """What a host tells of a function, if it is in order. Raises TargetError."""
     try:
         return read_description(told)

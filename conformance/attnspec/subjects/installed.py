@@ -45,7 +45,7 @@ def audited_command() -> tuple[str, ...]:
 
 
 def describe_audited() -> str:
-    """The same in words; empty for this environment."""
+    """The audited environment in words; empty for this environment."""
     return " ".join(audited_command())
 
 

@@ -35,7 +35,7 @@ class Interview:
         return self.answers(case.pose_problem(self.dtype, self.subject.declaration.kind))
 
     def answers(self, problem: Problem | LayerProblem | RotaryProblem) -> bool:
-        """The same of a problem as it lies in memory."""
+        """Whether the function answers a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return False
         try:
@@ -57,11 +57,11 @@ class Interview:
         return self.refusal(case) if self.refusal(case) and self.refusal_now(case) else ""
 
     def refusal_now(self, case: Case, topic: Topic = Topic.CALL) -> str:
-        """The same, asked anew. topic: what the refusal is to be about."""
+        """The words of a refusal, asked anew. topic: what the refusal is to be about."""
         return self.refusal_of(case.pose_problem(self.dtype, self.subject.declaration.kind), topic)
 
     def refusal_of(self, problem: Problem | LayerProblem | RotaryProblem, topic: Topic = Topic.CALL) -> str:
-        """The same of a problem as it lies in memory."""
+        """The words with which the function refuses a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return ""
         try:
@@ -75,7 +75,9 @@ class Interview:
         return ""
 
     def within_limits_of(self, subject: Subject) -> Interview:
-        """The same of the subject within other limits. What was said stands; what a limit kept away was not asked."""
+        """The interview, continued with the subject within other limits. What was said stands; what a limit kept away
+        was not asked.
+        """
         return Interview(subject, self.dtype, self.origin, dict(self._said_of_cases))
 
 

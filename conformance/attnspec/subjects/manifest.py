@@ -18,7 +18,7 @@ from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
-from attnspec.core.surroundings import Speaks, Surroundings
+from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
 from attnspec.spec.yaml_lines import load_yaml, shown_path
 from attnspec.subjects.declared import (
@@ -40,7 +40,7 @@ from attnspec.subjects.installed import (
     told_by_workers,
 )
 from attnspec.subjects.needs import (
-    End,
+    RangeEnd,
     is_known_to,
     read_device,
     read_ends,
@@ -86,7 +86,7 @@ class Library:
     program: Program | None = None
     interpreter: Interpreter | None = None
     told: str = ""
-    tested: tuple[End, ...] = ()
+    tested: tuple[RangeEnd, ...] = ()
     since: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -169,7 +169,7 @@ class Registered:
 
     @property
     def as_installed(self) -> Registered:
-        """The same without the variants that the installed release of its library does not have."""
+        """The subject without the variants that the installed release of its library does not have."""
         variants = {name: variant for name, variant in self.declaration.variants.items()
                     if not variant.versions or is_known_to(self.library.version, variant.versions)}
         return replace(self, declaration=replace(self.declaration, variants=variants))
@@ -402,7 +402,7 @@ class Program:
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
         """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""
-        return replace(asked or Surroundings(), command=self.command, speaks=Speaks.PROTOCOL, is_here=True,
+        return replace(asked or Surroundings(), command=self.command, speaks=HostLanguage.PROTOCOL, is_here=True,
                        folder=str(self.folder.absolute()))
 
 

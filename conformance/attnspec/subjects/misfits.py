@@ -31,7 +31,9 @@ WITHOUT_CAUSAL = "calls without the causal flag"
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
-    """Of one subject: its id and declaration, what it was found to refuse with its words, and its backward pass."""
+    """What stands against putting problems to one subject: its declaration, what it was found to refuse, its backward
+    pass.
+    """
 
     id: str
     declaration: Declaration

@@ -91,7 +91,7 @@ def _is_met(fields: Fields, python: str) -> bool:
 _KEYS = ("install", "upon", "python", "not_tested")
 
 
-class Which(Enum):
+class RangePlace(Enum):
     """Which release of a range: either end, which are always named, or one of two between them."""
 
     OLDEST = "oldest"
@@ -100,11 +100,11 @@ class Which(Enum):
     NEWEST = "newest"
 
 
-ENDS = (Which.OLDEST, Which.NEWEST)
+ENDS = (RangePlace.OLDEST, RangePlace.NEWEST)
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class RangeEnd:
     """An end of a library's range or a release between, and how it is installed.
 
     install: what pip is told, `--no-deps timm==0.9.0`.  upon: the same for what is installed before it, which several
@@ -112,27 +112,28 @@ class End:
     installs it; then the others are empty.
     """
 
-    which: Which
+    which: RangePlace
     install: str = ""
     upon: str = ""
     python: str = ""
     not_tested: str = ""
 
 
-def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[End] = ()) -> tuple[End, ...]:
+def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd,
+                                                                                                              ...]:
     """The field `tested` of a manifest, or of a subject in it, which may leave a release as it is `of_library`; empty
     if neither gives it. Raises the error of the fields.
     """
     inner = fields.inner("tested", "the environments of a range", optional=True)
-    inner.refuse_other_keys([which.value for which in Which])
+    inner.refuse_other_keys([which.value for which in RangePlace])
     if inner.mapping and not versions:
         raise fields.complain("tested", "names releases to test, but the manifest declares no range. Give it "
                                         "'versions'.")
     ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
-    for which in Which if inner.mapping or of_library else ():
+    for which in RangePlace if inner.mapping or of_library else ():
         if which.value in inner.mapping or (which in ENDS and which not in ends):
             ends[which] = _end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
-    return tuple(ends[which] for which in Which if which in ends)
+    return tuple(ends[which] for which in RangePlace if which in ends)
 
 
 def read_versions(fields: Fields) -> str:
@@ -162,12 +163,12 @@ def is_known_to(version: str, versions: str) -> bool:
     return not version or SpecifierSet(versions).contains(version, prereleases=True)
 
 
-def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
+def _end(which: RangePlace, fields: Fields, distribution: str, versions: str) -> RangeEnd:
     fields.refuse_other_keys(_KEYS)
     if "not_tested" in fields.mapping:
         fields.refuse_other_keys(("not_tested",))
-        return End(which, not_tested=fields.text("not_tested"))
-    end = End(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
+        return RangeEnd(which, not_tested=fields.text("not_tested"))
+    end = RangeEnd(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
     release = _pinned_release(end.install, distribution)
     if not release:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
@@ -178,7 +179,7 @@ def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
     return end
 
 
-def _is_within(end: End, distribution: str, versions: str) -> bool:
+def _is_within(end: RangeEnd, distribution: str, versions: str) -> bool:
     return SpecifierSet(versions).contains(_pinned_release(end.install, distribution), prereleases=True)
 
 

@@ -11,9 +11,9 @@ from attnspec.core import paths
 from attnspec.core.errors import FileLocation, ImportingError, MissingNameError, TargetError, either, hint, near_misses
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable_text
-from attnspec.hosting.process import DIED, Death
+from attnspec.hosting.process import DIED, ProcessDeath
 from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.described import Described
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.installed import how_to_install
 from attnspec.subjects.manifest import FILE, read_manifest
 from attnspec.subjects.outline import near_file, no_function
@@ -85,15 +85,17 @@ def _nearest_callable(told: Mapping[str, Any]) -> str:
     return hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
 
 
-def not_callable(function: Described, target: str, importable: str) -> TargetError:
-    """For a class, or what cannot be called at all. importable: the class as `attnspec init` is told it."""
+def not_callable(function: FunctionDescription, target: str, importable: str) -> TargetError:
+    """Makes the error for a class, or for what cannot be called at all. importable: the class as `attnspec init` is
+    told it.
+    """
     if function.is_class:
         return no_function(target, function.qualname.rpartition(".")[2], importable, function.where)
     return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is expected: "
                        "attend(query, key, value, *, ...).")
 
 
-def not_ended(doing: str, death: Death, deadline: float) -> str:
+def not_ended(doing: str, death: ProcessDeath, deadline: float) -> str:
     """Why `importing 'mine'` or `trying torch` did not come to its end, and what to do where it took too long.
 
     deadline: in seconds.
@@ -105,7 +107,7 @@ def not_ended(doing: str, death: Death, deadline: float) -> str:
     return f"{doing} ends the process: {death.reason}."
 
 
-def _last_words(death: Death) -> str:
+def _last_words(death: ProcessDeath) -> str:
     """The last line that the process printed."""
     lines = death.printed.strip().splitlines()
     return f" Its last words: {portable_text(lines[-1])}" if lines else ""

@@ -17,7 +17,7 @@ from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
 from attnspec.core.gradient_keywords import BACKWARD
 from attnspec.core.nouns import is_bare
 from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.described import Described
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
 SHOWN = 8
@@ -33,7 +33,9 @@ FORM = "A function of your own is named package.module:function or path/to/file.
 
 
 def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
-    """For a target that is no registered id: perhaps a file or a module, whose functions are then named."""
+    """Makes the error for a target that is no registered id: perhaps a file or a module, whose functions are then
+    named.
+    """
     name = target.rstrip(":")
     for written, file in _candidates(name):
         if file and file.is_file():
@@ -48,7 +50,9 @@ def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
 
 
 def no_such_function(target: str) -> TargetError | None:
-    """For `mine.py:atend` where the file binds no such name in any way, and so no import could find it; else None."""
+    """Makes the error for `mine.py:atend` where the file binds no such name in any way, and so no import could find it;
+    else None.
+    """
     written, _, name = target.rpartition(":")
     if written.endswith(":"):
         return TargetError(f"{target!r} has two colons. Did you mean {written.rstrip(':')}:{name}?")
@@ -75,7 +79,7 @@ def guess_meant_target(target: str, known: Iterable[str]) -> list[str]:
 
 
 def class_for_function(target: str) -> TargetError | None:
-    """For `mine.py:Layer` where the file binds this name by a class statement alone; else None."""
+    """Makes the error for `mine.py:Layer` where the file binds this name by a class statement alone; else None."""
     written, _, name = target.rpartition(":")
     file = file_of(written)
     match only_binding(file, name) if file else None:
@@ -96,7 +100,7 @@ def only_binding(file: Path, name: str) -> ast.stmt | None:
 
 
 def no_function(target: str, name: str, importable: str, where: FileLocation | None) -> TargetError:
-    """For a target that is the class of this name.
+    """Makes the error for a target that is the class of this name.
 
     importable: the class as `attnspec init` asks for it; "" for one without a base, which is no framework's.
     """
@@ -318,7 +322,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
                 yield "" if level else str(module).partition(".")[0]
 
 
-def _describe_function(file: Path, module: str, name: str) -> Described | None:
+def _describe_function(file: Path, module: str, name: str) -> FunctionDescription | None:
     """The function of this name as its `def` tells; None where only the import can say what it is."""
     function = only_binding(file, name)
     if not isinstance(function, ast.FunctionDef) or function.decorator_list or not names_in(file):
@@ -327,7 +331,8 @@ def _describe_function(file: Path, module: str, name: str) -> Described | None:
         parameters = tuple(_parameters(function.args))
     except (ValueError, TypeError):  # a default that is worked out
         return None
-    return Described("function", name, module, "", FileLocation(shown_path(file), function.lineno), parameters, {})
+    return FunctionDescription("function", name, module, "", FileLocation(shown_path(file), function.lineno),
+                               parameters, {})
 
 
 def _parameters(given: ast.arguments) -> Iterator[Parameter]:

@@ -34,7 +34,7 @@ class Case:
 
     @property
     def key(self) -> tuple[Sizes, str]:
-        """The same for cases that are the same."""
+        """A key that is the same for cases that are the same."""
         return self.sizes, repr(sorted(self.keywords.items()))
 
     def size_along(self, coordinate: str) -> int:
@@ -42,7 +42,7 @@ class Case:
         return self.sizes.H // self.sizes.Hkv if coordinate == "G" else self.sizes.by_axis[coordinate]
 
     def move_case(self, **places: int) -> Case | None:
-        """The same at other places along some coordinates; None where the heads cannot be shared out so."""
+        """The case at other places along some coordinates; None where the heads cannot be shared out so."""
         H, G = places.pop("H", self.sizes.H), places.pop("G", self.size_along("G"))
         return None if H % G else replace(self, sizes=replace(self.sizes, H=H, Hkv=H // G, **places))
 

@@ -32,7 +32,7 @@ from attnspec.subjects.subject import Subject, SubjectDied
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
+class OptionalFeature:
     """What an attention need not take: by how its sizes differ from plain ones, how that is refused, and its profile.
     half: the axis that is half as long as its partner; the other way to have it so is to double that one.
     """
@@ -46,12 +46,12 @@ class Optional:
 
 
 OPTIONAL = (
-    Optional("grouped heads (Hkv < H)", "Hkv", "Hkv < H", profile="grouped"),
-    Optional("values of another width (Dv ≠ D)", "Dv", "Dv ≠ D", "D"),
-    Optional("T ≠ S", "T", "T ≠ S", "S"),
-    Optional("T > S", "S", "T > S", "T"),
-    Optional("causal with T ≠ S", "T", "causal with T ≠ S", "S", causal=True),
-    Optional("causal with T > S", "S", "causal with T > S", "T", causal=True),
+    OptionalFeature("grouped heads (Hkv < H)", "Hkv", "Hkv < H", profile="grouped"),
+    OptionalFeature("values of another width (Dv ≠ D)", "Dv", "Dv ≠ D", "D"),
+    OptionalFeature("T ≠ S", "T", "T ≠ S", "S"),
+    OptionalFeature("T > S", "S", "T > S", "T"),
+    OptionalFeature("causal with T ≠ S", "T", "causal with T ≠ S", "S", causal=True),
+    OptionalFeature("causal with T > S", "S", "causal with T > S", "T", causal=True),
 )
 
 FAR = (
@@ -111,7 +111,7 @@ def limits_without_refusals(subject: Subject) -> Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunInterview:
     """An interview, and the plain case that the function takes."""
 
     interview: Interview
@@ -119,11 +119,11 @@ class Begun:
 
     @property
     def subject(self) -> Subject:
-        """Who is asked."""
+        """The subject who is asked."""
         return self.interview.subject
 
-    def within_limits_of(self, subject: Subject) -> Begun:
-        """The same of the subject within other limits."""
+    def within_limits_of(self, subject: Subject) -> BegunInterview:
+        """The begun interview, with the subject within other limits."""
         return replace(self, interview=self.interview.within_limits_of(subject))
 
     def find_refused(self, end: Case) -> tuple[WordedRefusal, ...]:
@@ -144,11 +144,11 @@ class Begun:
         return found
 
 
-def begin_interview(subject: Subject, dtype: DType) -> Begun | None:
+def begin_interview(subject: Subject, dtype: DType) -> BegunInterview | None:
     """An interview at a dtype; None where the function takes no plain problem."""
     interview = Interview(subject, dtype)
     start = start_of(interview)
-    return Begun(interview, start) if start else None
+    return BegunInterview(interview, start) if start else None
 
 
 def narrow_subject(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
@@ -173,12 +173,12 @@ def _without_less(subject: Subject, refusal: Refusal) -> Subject:
     return replace(subject, declaration=replace(declared, limits=limits), refused=refused)
 
 
-def _begin_at_any_dtype(subject: Subject) -> Begun | None:
+def _begin_at_any_dtype(subject: Subject) -> BegunInterview | None:
     """At the first dtype at which it takes a plain problem."""
     return next(filter(None, (begin_interview(subject, dtype) for dtype in subject.declaration.dtypes)), None)
 
 
-def _always_causal(subject: Subject) -> Begun | None:
+def _always_causal(subject: Subject) -> BegunInterview | None:
     """The same of a subject that takes plain problems with the causal flag only, and says so: it is always causal."""
     limits = subject.declaration.limits
     if limits.causal_only or "causal" not in subject.declaration.keywords:
@@ -191,14 +191,14 @@ def _always_causal(subject: Subject) -> Begun | None:
     return begun.within_limits_of(replace(begun.subject, refused={**subject.refused, WITHOUT_CAUSAL: words}))
 
 
-def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
+def _causal(subject: Subject, start: Case, *, is_on: bool) -> BegunInterview | None:
     """An interview at the first dtype at which it takes the start with the causal flag, or as it is."""
     case = Case(start.sizes, {"causal": True} if is_on else start.keywords)
     interviews = (Interview(subject, dtype) for dtype in subject.declaration.dtypes)
-    return next((Begun(each, case) for each in interviews if each.takes_case(case)), None)
+    return next((BegunInterview(each, case) for each in interviews if each.takes_case(case)), None)
 
 
-def _ask_optional(begun: Begun, optional: Optional) -> Subject:
+def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     own = limits_saying({optional.refusal})
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in own)
@@ -213,7 +213,7 @@ def _ask_optional(begun: Begun, optional: Optional) -> Subject:
                    refused={**subject.refused, optional.name: words[0]})
 
 
-def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
+def _unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
     if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
@@ -250,7 +250,7 @@ def _with_found(subject: Subject) -> Subject:
     return begun.subject
 
 
-def _questions(begun: Begun) -> Iterator[Case]:
+def _questions(begun: BegunInterview) -> Iterator[Case]:
     declared = begun.subject.declaration
     is_compiled = declared.is_compiled
     optional = ROTARY.keys() - {POSITIONS} if declared.kind is Kind.ROTARY else OFF.keys()
@@ -280,7 +280,7 @@ def expected_seconds(taken: Sequence[tuple[int, float]], keys: int) -> float:
     return long + max(0.0, long - short) * max(0, keys - many) / (many - few)
 
 
-def _settle_question(begun: Begun, end: Case) -> Begun:
+def _settle_question(begun: BegunInterview, end: Case) -> BegunInterview:
     """The function within what it takes of one question, which is fitted to what it is known to take."""
     for _ in range(MOST_CAUSES):
         limits = begun.subject.declaration.limits
@@ -292,7 +292,7 @@ def _settle_question(begun: Begun, end: Case) -> Begun:
     return begun
 
 
-def _without_rare(subject: Subject, begun: Begun) -> Subject:
+def _without_rare(subject: Subject, begun: BegunInterview) -> Subject:
     """The subject as one that takes no rare values of a keyword, as slopes of each batch entry, where it says so."""
     for keyword in sorted(subject.declaration.keywords & EVERY_KEYWORD.keys()):
         rare, declared = EVERY_KEYWORD[keyword].rare, subject.declaration
@@ -310,7 +310,7 @@ def _without_rare(subject: Subject, begun: Begun) -> Subject:
     return subject
 
 
-def _with_groups(begun: Begun) -> Subject:
+def _with_groups(begun: BegunInterview) -> Subject:
     """The subject as one that takes grouped heads, where it answers a plain problem with them: who says nothing of them
     is put them as often as who declares them, beside every keyword. Wrong answers are for clauses to find.
     """

@@ -28,7 +28,7 @@ from attnspec.core.nouns import Kind
 from attnspec.core.other_names import CAUSAL, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
 from attnspec.core.paths import portable_text
 from attnspec.core.rotary import POSITIONS, ROTARY
-from attnspec.subjects.described import Described, described_of
+from attnspec.subjects.described import FunctionDescription, described_of
 
 SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
 _FORM = "attend(query, key, value, *, ...)"
@@ -64,7 +64,7 @@ class Signature:
     spelled: Mapping[str, str] = field(default_factory=dict)
 
 
-def signature_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE,
+def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *, target: str = SOMEWHERE,
                  is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
 
@@ -90,7 +90,7 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     return _behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
 
 
-def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, target: str, *,
+def _behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str, target: str, *,
                    is_always_causal: bool) -> Signature:
     """What attention takes beside query, key and value. Raises TargetError."""
     spelled = _find_causal_spelling([*rest])
@@ -158,7 +158,7 @@ def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> s
             f"it to {word}, or have a wrapper written: attnspec init {target}")
 
 
-def form_of(names: Collection[str], function: Described, name: str) -> tuple[InputForm, frozenset[str]]:
+def form_of(names: Collection[str], function: FunctionDescription, name: str) -> tuple[InputForm, frozenset[str]]:
     """The form of a function with these parameters, and those that belong to the form. Raises TargetError where it has
     one of the borders only, or takes what packed arrays have no place for.
     """
@@ -181,7 +181,7 @@ def form_of(names: Collection[str], function: Described, name: str) -> tuple[Inp
     return InputForm.PACKED, frozenset(names) & GIVES.keys()
 
 
-def _check_paged(names: Collection[str], function: Described, name: str) -> None:
+def _check_paged(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raise TargetError for a paged function without lengths, or with what a table of pages has no place for."""
     if NUMBER not in names:
         raise _error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function takes both: "
@@ -191,7 +191,7 @@ def _check_paged(names: Collection[str], function: Described, name: str) -> None
                                f"pages. A paged function may take {', '.join(sorted(HELD_IN_PAGES))}.")
 
 
-def _check_decoder(names: Collection[str], function: Described, name: str) -> None:
+def _check_decoder(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raise TargetError for a decoder that takes what its cache says, or what has no place beside one."""
     of_layers = {word.name for word in KEYWORDS.values() if word.required}
     if unfit := [each for each in names if each in {*KEYWORDS, *BORDERS} - BESIDE_CACHE - of_layers - {STATE}]:
@@ -204,7 +204,7 @@ def is_rotary(parameters: Sequence[Parameter]) -> bool:
     return len(parameters) > 1 and parameters[1].name == POSITIONS and parameters[1].kind in _POSITIONAL
 
 
-def _of_rotary(function: Described, parameters: Sequence[Parameter], name: str) -> Signature:
+def _of_rotary(function: FunctionDescription, parameters: Sequence[Parameter], name: str) -> Signature:
     """What a rotary embedding takes beside x and positions. Raises TargetError."""
     rest = [parameter for parameter in parameters[2:] if parameter.kind not in _STARS]
     known = {parameter.name for parameter in rest if parameter.name in ROTARY}
@@ -228,7 +228,7 @@ def _is_no_input(name: str) -> bool:
     return name in KEYWORDS or name in _NO_INPUTS or any(name in others for others in OTHER_NAMES.values())
 
 
-def _kind_of(keywords: Collection[str], function: Described, name: str) -> Kind:
+def _kind_of(keywords: Collection[str], function: FunctionDescription, name: str) -> Kind:
     """A layer takes what every layer must take (params, heads); an attention function takes none of it."""
     required = {word.name for word in KEYWORDS.values() if Kind.LAYER in word.required}
     present, absent = required.intersection(keywords), required.difference(keywords)
@@ -238,7 +238,7 @@ def _kind_of(keywords: Collection[str], function: Described, name: str) -> Kind:
     return Kind.LAYER if present else Kind.ATTENTION
 
 
-def _parameters(function: Described, name: str, target: str) -> list[Parameter]:
+def _parameters(function: FunctionDescription, name: str, target: str) -> list[Parameter]:
     if function.is_deferred:
         raise _error(function, f"{name} is a coroutine or generator function; a plain function is expected: {_FORM}.")
     if function.parameters is None:
@@ -308,5 +308,5 @@ def _write_default(default: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"
 
 
-def _error(function: Described, message: str) -> TargetError:
+def _error(function: FunctionDescription, message: str) -> TargetError:
     return TargetError(message, where=function.where)

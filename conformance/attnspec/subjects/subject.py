@@ -27,12 +27,12 @@ from attnspec.subjects.backward import (
 )
 from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.described import Described
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.exceptions import failure_of_adapter
-from attnspec.subjects.lower import Lowered, head_width, lower_problem
+from attnspec.subjects.lower import LoweredProblem, head_width, lower_problem
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.misfits import Misfits
-from attnspec.subjects.packed import Packed, pack
+from attnspec.subjects.packed import PackedProblem, pack
 from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
@@ -68,7 +68,7 @@ class Subject:
     findings: tuple[KnownFinding, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     entry: FileLocation | None = None
-    described: Described | None = None
+    described: FunctionDescription | None = None
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -185,7 +185,8 @@ class Subject:
         answer = self._perform(whole or problem, _inputs(lowered), params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
-    def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> SubjectAnswer:
+    def _lowered_gradients(self, problem: Problem, lowered: LoweredProblem,
+                           params: Mapping[str, object]) -> SubjectAnswer:
         """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
         arrays, keywords = _inputs(lowered), {**self._keywords(problem), **params}
@@ -212,7 +213,7 @@ class Subject:
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
-    def _spread_gradients(self, problem: Problem, packed: Packed) -> SubjectAnswer:
+    def _spread_gradients(self, problem: Problem, packed: PackedProblem) -> SubjectAnswer:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
         keywords = {**self.declaration.off, **packed.given}
@@ -310,6 +311,6 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
 
 
-def _inputs(problem: Problem | LayerProblem | Lowered | Packed) -> Mapping[str, Array]:
+def _inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
     """Query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}

@@ -24,7 +24,7 @@ from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision, check_width
-from attnspec.subjects.described import Described
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.exceptions import not_with_this_release
 from attnspec.subjects.found import FoundFunction, FunctionSource, in_process, load_in_host
 from attnspec.subjects.installed import distribution_of
@@ -273,7 +273,7 @@ def importable_name(target: str) -> str:
     return FunctionSource.of(target).importable
 
 
-def _title(function: Described, name: str) -> str:
+def _title(function: FunctionDescription, name: str) -> str:
     """The first line of the docstring of a function; an object's docstring is its class's, and says nothing."""
     return (function.doc if function.is_function else "") or name
 
@@ -295,7 +295,7 @@ _LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages", "findings
 
 
 def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
-    """By the name that it gets there, the text of each file that the target may import.
+    """Reads the files that a target may import: by the name that each gets there, its text.
 
     Of `path/to/file.py:function` its folder; of `package.module:function` the package, or the module and what stands
     beside it, if it lies in the working directory (what does not has to be installed over there); of a registered
@@ -314,7 +314,9 @@ def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
 
 
 def python_files(folder: Path) -> Mapping[str, str]:
-    """By its path in the folder, the text of each Python file there. Raises TargetError where that is too much."""
+    """Reads the Python files of a folder: by the path in it, each one's text. Raises TargetError where that is too
+    much.
+    """
     return dict(_files(folder))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.hosting.process import Death
+from attnspec.hosting.process import ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee, Hosted
@@ -82,7 +82,9 @@ class Incidents:
 
     @contextlib.contextmanager
     def during(self, asking: Asking) -> Iterator[None]:
-        """Inside, calls are made for this. Whoever asks already goes on asking for what it does."""
+        """While this context is open, calls are made for this purpose. Whoever asks already goes on asking for what it
+        does.
+        """
         before, self.current_asking = self.current_asking, self.current_asking or asking
         try:
             yield
@@ -125,7 +127,7 @@ class Incidents:
     def check_hangs(self) -> None:
         """Raise SubjectDied where the subject is given up."""
         if self.is_given_up:
-            raise SubjectDied(Death(Verdict.TIMED_OUT, f"{self.hang_words}, {MOST_HANGS} times in a row"))
+            raise SubjectDied(ProcessDeath(Verdict.TIMED_OUT, f"{self.hang_words}, {MOST_HANGS} times in a row"))
 
     def note_hang(self, died: SubjectDied) -> None:
         """Count a call that did not return, if this one did not."""
@@ -145,7 +147,7 @@ class Incidents:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedCallee:
     """A callee whose calls outside of trials are watched."""
 
     callee: Callee
@@ -272,8 +274,9 @@ class Watched:
 def watch_subject(subject: Subject) -> Subject:
     """The subject, and its variants, with one log of incidents."""
     incidents = Incidents()
-    variants = {name: replace(each, callee=Watched(each.callee, incidents)) for name, each in subject.variants.items()}
-    return replace(subject, callee=Watched(subject.callee, incidents), variants=variants)
+    variants = {name: replace(each, callee=WatchedCallee(each.callee, incidents))
+                for name, each in subject.variants.items()}
+    return replace(subject, callee=WatchedCallee(subject.callee, incidents), variants=variants)
 
 
 def repeat_first(subject: Subject) -> None:
@@ -300,18 +303,20 @@ def repeat_first(subject: Subject) -> None:
 
 def incidents_of(subject: Subject) -> Incidents | None:
     """The log of a subject that is watched."""
-    return subject.callee.incidents if isinstance(subject.callee, Watched) else None
+    return subject.callee.incidents if isinstance(subject.callee, WatchedCallee) else None
 
 
 def asking_for(subject: Subject, what: Asking) -> AbstractContextManager[None]:
-    """Inside, the calls of a subject, if it is watched, are made for this."""
+    """While this context is open, the calls of a subject, if it is watched, are made for this purpose."""
     incidents = incidents_of(subject)
     return incidents.during(what) if incidents else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def surviving_errors(subject: Subject) -> Iterator[None]:
-    """Inside, an error of attnspec's own ends what is inside, and nothing else: an item tells it (`raise_defect`)."""
+    """While this context is open, an error of attnspec's own ends what is inside, and nothing else: an item tells it
+    (`raise_defect`).
+    """
     try:
         yield
     except (AttnspecError, SubjectDied, SubjectRaised, UnusableAnswer):
@@ -325,7 +330,7 @@ def surviving_errors(subject: Subject) -> Iterator[None]:
 
 def lives_apart(callee: Callee) -> bool:
     """Whether a callee has a process of its own."""
-    return isinstance(callee.callee if isinstance(callee, Watched) else callee, Hosted)
+    return isinstance(callee.callee if isinstance(callee, WatchedCallee) else callee, Hosted)
 
 
 def _is_finite(answer: SubjectAnswer) -> bool:

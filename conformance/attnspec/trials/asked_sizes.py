@@ -23,7 +23,7 @@ DEFINITION = "agrees_with_definition"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedSizes:
     """Sizes that a user names, as a clause is put them.  why_not: why it cannot be; empty if it can."""
 
     sizes: Sizes
@@ -37,13 +37,13 @@ def is_of_one_call(check: Check) -> bool:
             and check.domain.families == ANY_FAMILY and check.demand(projects=False).is_plain)
 
 
-def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[Asked, ...]:
+def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
     """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
     if not is_of_one_call(check):
         return ()
     lengths = (each for text in texts for own in [Sizes(**read_sizes(text))] for each in (own, _one_more(own, subject)))
     grouped = (_grouped(each, check.domain, subject) for each in lengths)
-    return tuple(Asked(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
+    return tuple(RequestedSizes(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
 
 
 def _one_more(own: Sizes, subject: Subject) -> Sizes:
@@ -88,5 +88,5 @@ def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
 
 
 def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
-    """With the causal flag and without it, or the one case of a clause that knows no flag."""
+    """The cases with the causal flag and without it, or the one case of a clause that knows no flag."""
     yield from deal_openings(menu, seed, 1 + len(menu.optional))

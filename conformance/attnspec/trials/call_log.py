@@ -54,7 +54,7 @@ class LoggedCall:
 
     @property
     def let_go(self) -> LoggedCall:
-        """The same without the subject's own memory of the answer: whether that is kept is not to be asked."""
+        """The call without the subject's own memory of the answer: whether that is kept is not to be asked."""
         return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property

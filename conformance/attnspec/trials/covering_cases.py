@@ -73,7 +73,7 @@ def feature_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
     left = array.triples
     for recipe in recipes:
         left &= ~acting_triples(recipe)
-    return (*recipes, *_Redealing(array, left, len(recipes)).recipes())
+    return (*recipes, *_TripleRedealing(array, left, len(recipes)).recipes())
 
 
 def acting_triples(recipe: Recipe) -> int:
@@ -84,7 +84,7 @@ def acting_triples(recipe: Recipe) -> int:
 
 
 @dataclass(slots=True)
-class _Redealing:
+class _TripleRedealing:
     """Deals triples again, among other features each time. left: those that act in no problem so far."""
 
     array: FeatureArray

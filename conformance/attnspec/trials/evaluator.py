@@ -40,7 +40,7 @@ from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
-from attnspec.subjects.lower import Lowered, lower_problem
+from attnspec.subjects.lower import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.memory import Memory, keep_heap
@@ -97,14 +97,14 @@ class Evaluator:
         """What its calls take is counted here, where each new shape is compiled."""
 
     def under(self, precision: Precision) -> Evaluator:
-        """The same subject, its answers remembered, held to another class of arithmetic."""
+        """The subject, its answers remembered, held to another class of arithmetic."""
         other = Evaluator(self.subject, self.dtype, self.conventions)
         other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
         other.compiling = self.compiling
         return other
 
     def under_backward(self, words: Mapping[str, object]) -> Evaluator:
-        """The same subject, its answers remembered, its backward pass held to another class."""
+        """The subject, its answers remembered, its backward pass held to another class."""
         declared = self.subject.declaration
         of_backward = {**declared.backward_precision, self.dtype: words}
         subject = replace(self.subject, declaration=replace(declared, backward_precision=of_backward))
@@ -114,7 +114,7 @@ class Evaluator:
         return other
 
     def within_limits_of(self, subject: Subject) -> Evaluator:
-        """The same subject within other limits: what it answered and what it is held to stand."""
+        """The evaluator of its subject within other limits: what it answered and what it is held to stand."""
         other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
         other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
         return other
@@ -286,7 +286,9 @@ class Evaluator:
 
     @property
     def backward_name(self) -> str:
-        """The same in words: the class that its forward pass implies, and what is declared otherwise."""
+        """The class of the backward pass in words: the class that the forward pass implies, and what is declared
+        otherwise.
+        """
         return backward_named(self.precision, self.backward_precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
@@ -318,14 +320,14 @@ class Evaluator:
         return found
 
     def made(self, form: str) -> Evaluator:
-        """The same evaluator for a form that attnspec makes of the subject itself."""
+        """The evaluator of a form that attnspec makes of the subject itself."""
         if form not in self._made:
             self._made[form] = Evaluator(self.subject.made[form], self.dtype, self.conventions, archive=self._archive)
             self._made[form].compiling = self.compiling
         return self._made[form]
 
     def variants(self) -> Mapping[str, Evaluator]:
-        """The same evaluator for each variant of the subject (a hidden switch flipped)."""
+        """The evaluators of the variants of the subject (a hidden switch flipped)."""
         return self._variants
 
 
@@ -355,7 +357,7 @@ def rows_without_gradient(problem: Problem, conventions: Mapping[str, str]) -> A
 OUT = "out"
 
 
-def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradient], output: Expectation,
+def of_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str, Gradient], output: Expectation,
                   grad: Array, *, settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
     """By the names of the parameters. found: the gradients of the inputs.  output: of attention.  grad: of the layer's
     output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
@@ -392,7 +394,7 @@ def _of_output(problem: Problem, output: Expectation, settled: Array, real: np.d
     return Factor(truth, error, np.broadcast_to(claimed, truth.shape))
 
 
-def spread_over_heads(lowered: Lowered, name: str, heads: Factor) -> Factor:
+def spread_over_heads(lowered: LoweredProblem, name: str, heads: Factor) -> Factor:
     """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold zeros times what the
     head has there, so that an entry that is not claimed takes its head with it.
     """
@@ -413,7 +415,7 @@ class Archives:
         self._most, self._held = most, OrderedDict[str, Archive]()
 
     def share_archive(self, evaluator: Evaluator) -> Evaluator:
-        """The same evaluator with the archive of all that are like it; of one that dies at a probe, with its own."""
+        """The evaluator with the archive of all that are like it; one that dies at a probe keeps its own."""
         try:
             key = evaluator.shared_by
         except SubjectDied:

@@ -51,7 +51,7 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
 Failure = Violated | SubjectRaised | SubjectDied
 
 
-class Enough(BaseException):
+class TrialEnded(BaseException):
     """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
 
 
@@ -116,7 +116,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class CaseJudge:
     """A clause and a subject on its evaluator.
 
     `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile are asked.
@@ -136,7 +136,7 @@ class Judging:
     def judge_recipe(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, Enough):  # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):  # the tally keeps it
             self.judge(recipe, tally)
         return tally
 
@@ -164,7 +164,7 @@ class Judging:
         except (SubjectRaised, SubjectDied) as raised:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
                 tally.refused = refused
-                raise Enough from None
+                raise TrialEnded from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally, no_array)

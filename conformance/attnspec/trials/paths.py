@@ -23,7 +23,7 @@ _SEVERAL = 3  # keys
 
 @dataclass(slots=True)
 class Paths:
-    """Of one variant at one dtype: how many calls took its path, and how many did not."""
+    """Counts, for one variant at one dtype, how many calls took its path, and how many did not."""
 
     taken_count: int = 0
     left_count: int = 0
@@ -37,8 +37,8 @@ class Paths:
 
 
 def gentle_cases(menu: Menu, seed: int, keywords: frozenset[str]) -> Iterator[Recipe]:
-    """For each of these keywords cases with it, and with few others, whose entries keep no call from a fast path; and
-    with several keys, where there are such: with one key no keyword matters.
+    """The cases with each of these keywords, and with few others, whose entries keep no call from a fast path; and with
+    several keys, where there are such: with one key no keyword changes anything.
     """
     recipes = [menu.recipe(*choices) for choices in deal_openings(menu, seed, _LOOKED_AT)]
     for keyword in sorted(keywords):
@@ -53,7 +53,7 @@ def _tells_little(recipe: Recipe) -> tuple[float, ...]:
 
 
 def readings_of(paths: Mapping[str, Paths]) -> Iterator[Reading]:
-    """For each variant that went another way in some call, in how many it took its path."""
+    """Tells of each variant that went another way in some call in how many it took its path."""
     for name, each in paths.items():
         if each.left_count:
             whole = each.taken_count + each.left_count

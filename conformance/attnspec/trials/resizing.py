@@ -44,7 +44,7 @@ def length_along(sizes: Sizes, axis: str) -> int:
 
 
 def move_axis(sizes: Sizes, axis: str, value: int) -> Sizes:
-    """The same sizes with another length of one axis. Hkv and G keep each other; H moves Hkv along."""
+    """Sizes with another length of one axis. Hkv and G keep each other; H moves Hkv along."""
     groups = sizes.H // sizes.Hkv
     if axis in {"Hkv", "H"}:
         return replace(sizes, Hkv=value, H=value * groups)
@@ -54,7 +54,7 @@ def move_axis(sizes: Sizes, axis: str, value: int) -> Sizes:
 
 
 def resize_recipe(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
-    """The same case at other sizes; None where the clause or the subject has no such problem.
+    """The case at other sizes; None where the clause or the subject has no such problem.
 
     A problem of a kind whose sizes are part of what it is has no other sizes.
     """
@@ -189,7 +189,7 @@ class Resizer:
         self.seeds = min(MOST_SEEDS, max(SEEDS, round(log(SURE) / log(1 - share)))) if share else MOST_SEEDS
 
     def how_often(self, sizes: Sizes, numbers: range) -> int:
-        """With how many of these entries it fails."""
+        """With how many of these entries the case fails."""
         return sum(type(self._judge_case(sizes, number).failure) is self.failure for number in numbers)
 
     def holds_by_chance(self, sizes: Sizes) -> bool:

@@ -17,10 +17,10 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
-from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
+from attnspec.trials.asked_sizes import RequestedSizes, cases_at, menu_at
 from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, deal_openings, sample_openings
 from attnspec.trials.dealer import COMPILED
-from attnspec.trials.judging import Enough, Failure, Judging, Tally, Violated
+from attnspec.trials.judging import CaseJudge, Failure, Tally, TrialEnded, Violated
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
 from attnspec.trials.resizing import Resizer
 from attnspec.vocabulary.scene import NO_VARIANT
@@ -51,7 +51,7 @@ NOTHING_CLAIMED = "no case of these sizes could be judged"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial(Judging):
+class Trial(CaseJudge):
     """A clause, a subject on its evaluator, and how hard to look: as many cases as the effort says, or `cases`.
 
     A trial that does not shrink ends at its first failure.
@@ -73,7 +73,7 @@ class Trial(Judging):
     raised: frozenset[str] = frozenset()
     shapes: tuple[Sizes, ...] | None = None
     purse: float = math.inf
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[RequestedSizes, ...] = ()
     sample: int = 0
     until: float = math.inf
     tell: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
@@ -83,10 +83,10 @@ class Trial(Judging):
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, Enough):
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
             self._hold(tally)
             return tally
-        with contextlib.suppress(Enough):
+        with contextlib.suppress(TrialEnded):
             if self.shrinks and not (self.is_glance or self.is_sparing):
                 self._make_small(tally)
         return tally
@@ -198,7 +198,7 @@ class Trial(Judging):
         """Whether it holds at all sizes that the user names."""
         return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.asked)
 
-    def _hold_at(self, asked: Asked, tally: Tally) -> bool:
+    def _hold_at(self, asked: RequestedSizes, tally: Tally) -> bool:
         at = spell_lengths(asked.sizes.by_axis)
         tally.asked[at] = asked.why_not or NOTHING_CLAIMED
         if asked.why_not:
@@ -307,21 +307,21 @@ class Trial(Judging):
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
         if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
-            raise Enough
+            raise TrialEnded
         tally.tried += 1
         tally.work += self._work(recipe)
         is_first = tally.failure is None
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
-            raise Enough from None
+            raise TrialEnded from None
         except (Violated, SubjectRaised) as failure:
             if is_first:
                 # as it was put, without keywords that it refuses there
                 self.tell(failure, tally.failing_recipe or recipe)
             if self.shrinks:
                 raise
-            raise Enough from None
+            raise TrialEnded from None
 
 
 # A failing case made small

@@ -25,7 +25,7 @@ from attnspec.cli.options import (
     plan_from,
     typed_command,
 )
-from attnspec.cli.outputs import Visibly
+from attnspec.cli.outputs import VisibleHandler
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
@@ -242,7 +242,7 @@ class _Campaign:
         if goes_on:
             reopen_record(self.path)
         session = Session(plan, workers=self.workers, command=typed_command(PROGRAM), source=CAMPAIGN)
-        return session.run([Visibly(counting),
+        return session.run([VisibleHandler(counting),
                             RecordWriter(self.path, WriteMode.GO_ON if goes_on else WriteMode.REPLACE)])
 
 

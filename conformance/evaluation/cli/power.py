@@ -24,7 +24,7 @@ from attnspec.cli.options import (
     sharing_of,
     typed_command,
 )
-from attnspec.cli.outputs import Outputs, PageMaker, Together, Visibly
+from attnspec.cli.outputs import HandlerGroup, Outputs, PageMaker, VisibleHandler
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
@@ -99,8 +99,8 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
         table = PowerConsole(outputs.console_stream, plan, outputs.places)
         session = Session(plan, workers=workers, command=typed_command(PROGRAM), source=POWER, sharing=sharing,
                           carrier=carrier)
-        console = Visibly(Together([table, SubjectCounter(outputs.console_stream)]))
-        result = session.run([console, Together(outputs.kept_handlers)])
+        console = VisibleHandler(HandlerGroup([table, SubjectCounter(outputs.console_stream)]))
+        result = session.run([console, HandlerGroup(outputs.kept_handlers)])
         in_run_order(carrier, outputs.record, result)
         return exit_code_of(result)
 

@@ -12,7 +12,7 @@ from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import End
+from attnspec.subjects.needs import RangeEnd
 from attnspec.subjects.registry import registered_subjects
 
 from evaluation.ranges.bench import EFFORT, Bench, recipe_of
@@ -76,7 +76,7 @@ def _ranged(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mappin
 
 
 def _open(by_library: Mapping[str, Sequence[Registered]],
-          known: Mapping[tuple[str, str], Tried]) -> Iterator[tuple[End, Sequence[Registered]]]:
+          known: Mapping[tuple[str, str], Tried]) -> Iterator[tuple[RangeEnd, Sequence[Registered]]]:
     """The releases of which something is not known, each with those adapters."""
     for subjects in by_library.values():
         for end in dict.fromkeys(end for each in subjects for end in each.library.tested):
@@ -86,7 +86,7 @@ def _open(by_library: Mapping[str, Sequence[Registered]],
                 yield end, due
 
 
-def _is_known(tried: Tried | None, end: End) -> bool:
+def _is_known(tried: Tried | None, end: RangeEnd) -> bool:
     """Whether this is what came of that release, at the effort at which releases are judged."""
     is_judged = tried is not None and (tried.effort == EFFORT.value or tried.fate not in (Fate.WORKS, Fate.FAILS))
     return is_judged and tried is not None and tried.recipe == recipe_of(end)

@@ -12,7 +12,7 @@ import click
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed_command
-from attnspec.cli.outputs import Visibly
+from attnspec.cli.outputs import VisibleHandler
 from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
@@ -125,7 +125,7 @@ class _Measurement:
         plan = without(self.plan, begun.puts if begun else ())
         session = Session(plan, workers=self.workers, command=typed_command(PROGRAM), source=MATRIX)
         record = RecordWriter(self._path, WriteMode.GO_ON if begun else WriteMode.REPLACE)
-        result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
+        result = session.run([VisibleHandler(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:
             click.echo(f"Not everything was tested. Run the same command again to continue; results so far: "
                        f"{self._path}")

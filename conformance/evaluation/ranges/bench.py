@@ -22,7 +22,7 @@ from attnspec.runner.judge import load_engine, pronounce_verdict
 from attnspec.spec.clause import first_of
 from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import End
+from attnspec.subjects.needs import RangeEnd
 
 from evaluation.ranges.tried import Fate, Tried
 
@@ -42,7 +42,7 @@ class Bench:
     folder: Path
     plan: Plan
 
-    def tried(self, library: str, end: End, subjects: Sequence[Registered]) -> Iterator[Tried]:
+    def tried(self, library: str, end: RangeEnd, subjects: Sequence[Registered]) -> Iterator[Tried]:
         """Each of these adapters of the library with that release."""
         try:
             python = self._environment(library, end)
@@ -58,11 +58,11 @@ class Bench:
                 subject.id, end, replace(plan, targets=(subject.id,)))
             yield replace(tried, release=installed_version(subject.library.distribution), python=version)
 
-    def clear(self, library: str, end: End) -> None:
+    def clear(self, library: str, end: RangeEnd) -> None:
         """Remove the environment of a release; what lies below it, which others share, stays."""
         shutil.rmtree(self.folder.absolute() / _name(library, end), ignore_errors=True)
 
-    def _environment(self, library: str, end: End) -> str:
+    def _environment(self, library: str, end: RangeEnd) -> str:
         """The interpreter of its environment, which is made if it is not there. Raises NotInstalled."""
         if end.not_tested:
             raise NotInstalled(end.not_tested)
@@ -86,7 +86,7 @@ class Bench:
         return there
 
 
-def recipe_of(end: End) -> str:
+def recipe_of(end: RangeEnd) -> str:
     """How an end is installed, in one line."""
     if end.not_tested:
         return ""
@@ -94,12 +94,12 @@ def recipe_of(end: End) -> str:
     return f"{python}{f'{end.upon}; ' if end.upon else ''}{end.install}"
 
 
-def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
+def told(subject: str, end: RangeEnd, fate: Fate, words: str) -> Tried:
     """What came of an adapter, of which nothing more is known."""
     return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable_text(words))
 
 
-def judge_at(target: str, end: End, plan: Plan) -> Tried:
+def judge_at(target: str, end: RangeEnd, plan: Plan) -> Tried:
     """What comes of an adapter: the five fixed inputs of `smoke` first, which cost nothing, then all clauses."""
     from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)
@@ -115,7 +115,7 @@ def judge_at(target: str, end: End, plan: Plan) -> Tried:
         return told(target, end, Fate.REFUSED, str(cause))
 
 
-def _glanced(target: str, end: End, plan: Plan) -> Tried:
+def _glanced(target: str, end: RangeEnd, plan: Plan) -> Tried:
     """What comes of it at a glance, at one dtype. What a finding of the library explains is known of the release."""
     judge, failures = load_engine(plan), list[Outcome]()
     for item in judge.items():
@@ -141,7 +141,7 @@ def _words(failures: Sequence[Outcome]) -> str:
     return f"{first.clause} is {first.verdict.value}: {sentence}{also}"
 
 
-def _name(library: str, end: End) -> str:
+def _name(library: str, end: RangeEnd) -> str:
     """The folder of its environment."""
     return f"{library}-{end.which.value}-{zlib.crc32(end.install.encode()):08x}"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.report.audit.conventions import ConventionAnswer, Habits
+from attnspec.report.audit.conventions import ConventionAnswer, ConventionTable
 
 NAMED = 4  # how many subjects with the most frequent answer are named
 
@@ -38,13 +38,13 @@ class AuditAnswers:
     further: tuple[AnsweredQuestion, ...]
 
 
-def collect_answers(habits: Habits) -> AuditAnswers:
+def collect_answers(habits: ConventionTable) -> AuditAnswers:
     """Look at all answers."""
     return AuditAnswers(tuple(_examples(habits)), tuple(_further(habits)))
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _AnswerPile:
     """The answers to one question, as they are gathered: by what is said, who says it, and what was seen."""
 
     asks: str
@@ -64,10 +64,10 @@ class _Gathered:
         return sorted(self.first, key=lambda key: -len(self.subjects[key]))
 
 
-def _examples(habits: Habits) -> Iterable[AnsweredQuestion]:
+def _examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
     """Of each column, in the order of the table."""
     for place, column in habits.columns:
-        found = _Gathered(column.asks)
+        found = _AnswerPile(column.asks)
         for row in habits.customs:
             for answer in row.cells[place]:
                 if answer.is_probed:
@@ -78,18 +78,18 @@ def _examples(habits: Habits) -> Iterable[AnsweredQuestion]:
             yield AnsweredQuestion(found.asks, groups)
 
 
-def _further(habits: Habits) -> Iterable[AnsweredQuestion]:
+def _further(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
     """Each question that the table has no column for, with who answers what."""
-    questions: dict[str, _Gathered] = {}
+    questions: dict[str, _AnswerPile] = {}
     for row in habits.customs:
         for answer in row.rest:
-            found = questions.setdefault(answer.asks, _Gathered(answer.asks))
+            found = questions.setdefault(answer.asks, _AnswerPile(answer.asks))
             found.add(_sameness(answer), answer, row.subject.label)
     for found in questions.values():
         yield AnsweredQuestion(found.asks, tuple(_groups(found)))
 
 
-def _groups(found: _Gathered) -> Iterable[AnswerGroup]:
+def _groups(found: _AnswerPile) -> Iterable[AnswerGroup]:
     """The answers with who gives them. Of the most frequent one only a few are named; those who differ are, all."""
     for place, key in enumerate(found.by_frequency):
         names = found.subjects[key]

@@ -15,7 +15,7 @@ from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.audit.explained import TOLD, AuditFinding, are_chosen
 from attnspec.report.figures import SHORT, SIGNS, overall_verdict, shared_reason
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 _LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
     Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",
@@ -54,8 +54,8 @@ CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
 NOT_ASKED = AuditSquare("x", "")
 
 
-def make_cells(joined: Joined, findings: Sequence[AuditFinding]) -> Cells:
-    """All subjects under all clauses."""
+def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
+    """Makes the matrix: all subjects under all clauses."""
     themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
     rows = tuple((subject, tuple(_merged(_square(subject, joined.outcomes_of(subject, clause.id))
                                          for clause in joined.clauses)))
@@ -94,7 +94,7 @@ class _Reasons:
         return self.numbers.setdefault(reason, len(self.numbers))
 
 
-def _encode_cell_data(joined: Joined, findings: Sequence[AuditFinding]) -> str:
+def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> str:
     """What the script of the page reads, as JSON: a row of `cells` for each subject, and what their numbers mean.
 
     Cells are parted by `;`. An empty one is like the one before it, and `-` was asked by nobody. In the others there

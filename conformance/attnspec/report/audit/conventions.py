@@ -13,7 +13,7 @@ from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding
 from attnspec.report.audit.switches import Switches, compare_switches
 from attnspec.report.figures import SHORT, count_noun
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Conventions:
         return tuple(answer for answer in (*sum(self.cells, ()), *self.rest) if answer.is_contradiction)
 
 
-def describe_conventions(joined: Joined) -> tuple[Conventions, ...]:
+def describe_conventions(joined: JoinedRecords) -> tuple[Conventions, ...]:
     """A row a subject."""
     return tuple(_customs(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
 
@@ -117,7 +117,7 @@ def _customs(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Convent
     return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
 
 
-def group_answers(joined: Joined, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
+def group_answers(joined: JoinedRecords, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
     """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
     return tuple(_grouped(_select_column_answers(Column("", "", (question,)), _from_probes(plain), plain)))
@@ -187,7 +187,7 @@ def _answer(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class ConventionTable:
     """Conventions, the columns that hold any (with their places), and switches."""
 
     customs: tuple[Conventions, ...]
@@ -205,7 +205,7 @@ class Habits:
         return f"{whom} probed: no answer against the manifest", "good"
 
 
-def find_habits(joined: Joined) -> Habits:
+def find_habits(joined: JoinedRecords) -> ConventionTable:
     """Look at what was declared and probed."""
     rows = describe_conventions(joined)
-    return Habits(rows, choose_columns(rows), compare_switches(joined))
+    return ConventionTable(rows, choose_columns(rows), compare_switches(joined))

@@ -14,7 +14,7 @@ from attnspec.record.explaining import does_explain, is_choice
 from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.clause_table import shade_verdict
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
@@ -98,13 +98,13 @@ class AuditFinding:
 
     @property
     def clauses(self) -> tuple[ClauseText, ...]:
-        """All that complain, each once."""
+        """The clauses that complain, each once."""
         told = (complaint.clause for concern in self.concerns for complaint in concern.complaints)
         return tuple({clause.id: clause for clause in told}.values())
 
 
 @dataclass(slots=True)
-class _Pile:
+class _FailurePile:
     """The failures with one cause, as they are gathered."""
 
     cause: FailureCause
@@ -114,8 +114,10 @@ class _Pile:
     holders: dict[int, JudgedSubject] = field(default_factory=dict)  # whose cards name the finding
 
 
-def explain_failures(joined: Joined) -> tuple[AuditFinding, ...]:
-    """All findings, the most important first, those without any explanation before all."""
+def explain_failures(joined: JoinedRecords) -> tuple[AuditFinding, ...]:
+    """Explains the failures of an audit: all findings, the most important first, those without any explanation before
+    all.
+    """
     texts = {clause.id: clause for clause in joined.clauses}
     made = [_make_finding(key, pile, texts) for key, pile in _piles(joined).items()]
     return _add_pictures(sorted(made, key=_gravity))
@@ -147,11 +149,11 @@ def harm_rank(harm: Harm | None) -> int:
     return harm.rank if harm else len(Harm)
 
 
-def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
-    piles: dict[tuple[str, ...], _Pile] = {}
+def _piles(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile]:
+    piles: dict[tuple[str, ...], _FailurePile] = {}
     for subject in joined.subjects:
         for finding in subject.card.findings:
-            pile = piles.setdefault(_key(finding), _Pile(FailureCause.KNOWN, finding.says, finding))
+            pile = piles.setdefault(_key(finding), _FailurePile(FailureCause.KNOWN, finding.says, finding))
             pile.holders[subject.number] = subject
         for outcomes in joined.of_subject(subject).values():
             for outcome in outcomes:
@@ -160,7 +162,7 @@ def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
     return piles
 
 
-def _pile_up(piles: dict[tuple[str, ...], _Pile], subject: JudgedSubject, outcome: Outcome) -> None:
+def _pile_up(piles: dict[tuple[str, ...], _FailurePile], subject: JudgedSubject, outcome: Outcome) -> None:
     found = [piles[_key(finding)] for finding in explaining_findings(subject, outcome)]
     for pile in found or [piles.setdefault(*_other(subject, outcome))]:
         pile.failures.append((subject, outcome))
@@ -170,14 +172,15 @@ def _key(finding: KnownFinding) -> tuple[str, ...]:
     return FailureCause.KNOWN.value, finding.id
 
 
-def _other(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _Pile]:
+def _other(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _FailurePile]:
     """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
     if outcome.verdict is Verdict.EXPECTED:
-        return (FailureCause.LISTED.value, subject.library, outcome.reason), _Pile(FailureCause.LISTED, outcome.reason)
-    return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _Pile(FailureCause.UNKNOWN, "")
+        return (FailureCause.LISTED.value, subject.library, outcome.reason), _FailurePile(FailureCause.LISTED,
+                                                                                          outcome.reason)
+    return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _FailurePile(FailureCause.UNKNOWN, "")
 
 
-def _make_finding(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> AuditFinding:
+def _make_finding(key: tuple[str, ...], pile: _FailurePile, texts: Mapping[str, ClauseText]) -> AuditFinding:
     failures = pile.failures
     shown = min((outcome for _, outcome in failures), key=_clarity, default=None)
     people = [subject for subject, _ in failures] or list(pile.holders.values())
@@ -193,7 +196,7 @@ def _make_finding(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseT
         items=len(failures), shown=shown)
 
 
-def _css(pile: _Pile, worst: Verdict, level: Level) -> str:
+def _css(pile: _FailurePile, worst: Verdict, level: Level) -> str:
     return shade_verdict(Verdict.EXPECTED if pile.known and is_choice(pile.known) else worst, level)
 
 

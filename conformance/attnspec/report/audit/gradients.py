@@ -16,7 +16,7 @@ from attnspec.report.audit.conventions import ConventionAnswer, group_answers
 from attnspec.report.audit.explained import are_chosen
 from attnspec.report.audit.table import Nearness, closest_case, counted_by_verdict
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, shared_reason
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 HIDDEN_ROWS = f"{PROFILE}.hidden_rows"
 """The clause about a query for which every key is masked."""
@@ -58,7 +58,7 @@ class GradientLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Unjudged:
+class UnjudgedGradients:
     """Why gradients were not judged, and whose."""
 
     reason: str
@@ -70,11 +70,11 @@ class Gradients:
     """The table.  partly: why some were judged with respect to some things alone.  wholly: why others not at all."""
 
     lines: tuple[GradientLine, ...]
-    partly: tuple[Unjudged, ...]
-    wholly: tuple[Unjudged, ...]
+    partly: tuple[UnjudgedGradients, ...]
+    wholly: tuple[UnjudgedGradients, ...]
 
     @property
-    def unjudged(self) -> tuple[tuple[str, tuple[Unjudged, ...]], ...]:
+    def unjudged(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
         """Both, each with what is said over it; one that is empty is left out."""
         return tuple(each for each in ((_PARTLY, self.partly), (_WHOLLY, self.wholly)) if each[1])
 
@@ -82,7 +82,7 @@ class Gradients:
 ByClause = Mapping[ClauseText, Sequence[Outcome]]
 
 
-def describe_gradients(joined: Joined) -> Gradients | None:
+def describe_gradients(joined: JoinedRecords) -> Gradients | None:
     """Look at what was judged of gradients; None if none was."""
     clauses = [clause for clause in joined.clauses if clause.profile == PROFILE]
     asked = [(subject, _gradient_outcomes(joined, subject, clauses)) for subject in joined.subjects]
@@ -92,7 +92,7 @@ def describe_gradients(joined: Joined) -> Gradients | None:
     return Gradients(lines, _partly_unjudged(lines), _wholly_unjudged(others)) if lines else None
 
 
-def _gradient_outcomes(joined: Joined, subject: JudgedSubject, clauses: Iterable[ClauseText]) -> ByClause:
+def _gradient_outcomes(joined: JoinedRecords, subject: JudgedSubject, clauses: Iterable[ClauseText]) -> ByClause:
     found = {clause: joined.outcomes_of(subject, clause.id) for clause in clauses}
     return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
@@ -105,7 +105,7 @@ def _decides(outcomes: Iterable[Outcome]) -> bool:
     return any(outcome.verdict in DECIDED for outcome in outcomes)
 
 
-def _line(joined: Joined, subject: JudgedSubject, outcomes: ByClause) -> GradientLine:
+def _line(joined: JoinedRecords, subject: JudgedSubject, outcomes: ByClause) -> GradientLine:
     named = _by_name(outcomes)
     return GradientLine(
         subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken_clauses(subject, outcomes)),
@@ -178,17 +178,17 @@ def _others(answers: Iterable[ConventionAnswer]) -> Iterator[ConventionAnswer]:
         yield replace(each, forms=(": ".join(filter(None, (OTHERS, ", ".join(each.forms)))),))
 
 
-def _partly_unjudged(lines: Iterable[GradientLine]) -> tuple[Unjudged, ...]:
+def _partly_unjudged(lines: Iterable[GradientLine]) -> tuple[UnjudgedGradients, ...]:
     return _grouped((reason, line.subject.label) for line in lines for reason in line.ungiven)
 
 
-def _wholly_unjudged(subjects: Iterable[tuple[JudgedSubject, ByClause]]) -> tuple[Unjudged, ...]:
+def _wholly_unjudged(subjects: Iterable[tuple[JudgedSubject, ByClause]]) -> tuple[UnjudgedGradients, ...]:
     return _grouped((_reason(subject.card, [one for each in outcomes.values() for one in each]), subject.label)
                     for subject, outcomes in subjects)
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> tuple[Unjudged, ...]:
-    return tuple(Unjudged(reason, labels) for reason, labels in _by_key(pairs).items())
+def _grouped(pairs: Iterable[tuple[str, str]]) -> tuple[UnjudgedGradients, ...]:
+    return tuple(UnjudgedGradients(reason, labels) for reason, labels in _by_key(pairs).items())
 
 
 def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

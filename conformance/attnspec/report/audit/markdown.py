@@ -17,7 +17,7 @@ from attnspec.report.audit.switches import SwitchDifference, Switches
 from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
 from attnspec.report.audit.view import Audit, is_audit, make_audit
 from attnspec.report.figures import format_figure, format_moment, name_thread, web_address, word_for_reader
-from attnspec.report.joined import Joined, join_records
+from attnspec.report.joined import JoinedRecords, join_records
 from attnspec.report.markdown import escape_text, fence_code, format_code, format_link, format_prose, format_row
 
 Lines = Iterable[str]
@@ -37,7 +37,7 @@ def audit_text(records: Sequence[RunRecord]) -> str:
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
-def _head(looked: Audit, joined: Joined) -> Lines:
+def _head(looked: Audit, joined: JoinedRecords) -> Lines:
     yield _title(joined)
     yield ""
     yield f"{escape_text(looked.headline)}: {escape_text(looked.sentence)}"
@@ -54,7 +54,7 @@ def _head(looked: Audit, joined: Joined) -> Lines:
     yield ""
 
 
-def _title(joined: Joined) -> str:
+def _title(joined: JoinedRecords) -> str:
     """Of few subjects their names; more are an audit."""
     if is_audit(joined):
         return "# What attention layers really do: an audit"

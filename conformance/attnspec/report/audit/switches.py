@@ -8,7 +8,7 @@ from enum import Enum
 
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.report.figures import SHORT
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 AGREE = "agree"  # the answer of a switch that makes no difference
 OF_THE_SWITCH = ("gradient.flow",)  # what a switch is there to change is no surprise
@@ -51,7 +51,7 @@ class Switches:
         return tuple(variant for variant in self.variants if variant not in differing)
 
 
-def compare_switches(joined: Joined) -> tuple[Switches, ...]:
+def compare_switches(joined: JoinedRecords) -> tuple[Switches, ...]:
     """A panel for every subject with variants that were probed; those with disagreements first."""
     found = [_switches(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects]
     return tuple(sorted((each for each in found if each.variants), key=lambda each: not each.flips))

@@ -17,7 +17,7 @@ from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.audit.explained import are_chosen, explaining_findings, harm_rank, library_of
 from attnspec.report.clause_table import shade_verdict, tally_verdicts
 from attnspec.report.figures import SHORT, SIGNS, Sign, overall_verdict
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
 
@@ -126,7 +126,7 @@ class LibraryTable:
     lines: tuple[SubjectLine, ...]
 
 
-def library_tables(joined: Joined) -> tuple[LibraryTable, ...]:
+def library_tables(joined: JoinedRecords) -> tuple[LibraryTable, ...]:
     """Every library, that with the gravest line first, and its gravest line first."""
     groups: dict[tuple[str, str], list[JudgedSubject]] = {}
     for subject in joined.subjects:
@@ -140,7 +140,7 @@ def _weight(line: SubjectLine) -> tuple[int, ...]:
     return line.weight
 
 
-def _line(joined: Joined, subject: JudgedSubject) -> SubjectLine:
+def _line(joined: JoinedRecords, subject: JudgedSubject) -> SubjectLine:
     outcomes = joined.of_subject(subject)
     flat = [outcome for group in outcomes.values() for outcome in group]
     return SubjectLine(
@@ -186,7 +186,7 @@ def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
     return max(calls, key=lambda call: call.margin, default=None)
 
 
-def _grades(joined: Joined, subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
+def _grades(joined: JoinedRecords, subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
     """What the engine's instrument read, else what a probe was answered."""
     asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
              for found in probe.found if found.question == ASKED}
@@ -208,13 +208,13 @@ class ClauseTally:
     is_changed: bool
 
 
-def tally_clauses(joined: Joined) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
+def tally_clauses(joined: JoinedRecords) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
     """The clauses by theme."""
     entries = [_entry(joined, number) for number in range(len(joined.clauses))]
     return tuple((name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
 
 
-def _entry(joined: Joined, number: int) -> ClauseTally:
+def _entry(joined: JoinedRecords, number: int) -> ClauseTally:
     clause = joined.clauses[number]
     asked = [outcomes for subject in joined.subjects if (outcomes := joined.outcomes_of(subject, clause.id))]
     verdicts = [overall_verdict(outcome.verdict for outcome in outcomes) for outcomes in asked]

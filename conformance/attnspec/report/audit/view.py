@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.report.audit.cells import Cells, make_cells
-from attnspec.report.audit.conventions import Habits, find_habits
+from attnspec.report.audit.conventions import ConventionTable, find_habits
 from attnspec.report.audit.explained import AuditFinding, FailureCause, explain_failures, library_of
 from attnspec.report.audit.gradients import Gradients, describe_gradients
 from attnspec.report.audit.table import (
@@ -19,7 +19,7 @@ from attnspec.report.audit.table import (
     tally_clauses,
 )
 from attnspec.report.figures import count_noun
-from attnspec.report.joined import Joined
+from attnspec.report.joined import JoinedRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Works:
 
 
 def cited_works(clauses: Iterable[ClauseText]) -> Works:
-    """Those of all clauses."""
+    """The works that clauses cite, each once."""
     return Works(tuple(dict.fromkeys(_work(quoted) for clause in clauses for quoted in clause.because)))
 
 
@@ -55,7 +55,7 @@ MANY = 12    # more subjects than these make an audit: one finding for all, not 
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingSubject:
     """A subject that could not be judged, and why."""
 
     subject: str
@@ -74,7 +74,7 @@ _FARED: Mapping[AuditStanding, tuple[str, str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fared:
+class AlikeSubjects:
     """Implementations that fared alike: a row of squares in the picture at the head of the page."""
 
     css: str
@@ -93,16 +93,16 @@ class Audit:
     findings: tuple[AuditFinding, ...]
     unexplained: tuple[AuditFinding, ...]
     listed: tuple[AuditFinding, ...]
-    habits: Habits
+    habits: ConventionTable
     cells: Cells
     law: tuple[tuple[str, tuple[ClauseTally, ...]], ...]
-    absent: tuple[Missing, ...]
+    absent: tuple[MissingSubject, ...]
     works: Works
     gradients: Gradients | None = None
 
     @property
     def lines(self) -> tuple[SubjectLine, ...]:
-        """All subjects of all libraries."""
+        """The lines of all subjects of all libraries."""
         return tuple(line for shelf in self.shelves for line in shelf.lines)
 
     @property
@@ -128,11 +128,12 @@ class Audit:
         return f"{count_noun(len(self.lines), 'implementation')} of attention from {libraries} {many} tested"
 
     @property
-    def fared(self) -> tuple[Fared, ...]:
-        """All subjects by how they stand, the gravest first in each row."""
+    def fared(self) -> tuple[AlikeSubjects, ...]:
+        """The subjects by how they stand, the gravest first in each row."""
         rows = ((*words, tuple(sorted((line for line in self.lines if line.standing is standing),
                                       key=lambda line: line.weight))) for standing, words in _FARED.items())
-        return tuple(Fared(css, one if len(lines) == 1 else many, lines) for css, many, one, lines in rows if lines)
+        return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines) for css, many, one, lines in rows
+                     if lines)
 
     @property
     def sentence(self) -> str:
@@ -158,7 +159,7 @@ class Audit:
         return (*self.unexplained, *self.findings, *self.listed)
 
 
-def make_audit(joined: Joined) -> Audit:
+def make_audit(joined: JoinedRecords) -> Audit:
     """Look at all of it."""
     told = explain_failures(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
@@ -170,17 +171,17 @@ def make_audit(joined: Joined) -> Audit:
         gradients=describe_gradients(joined))
 
 
-def _absent(joined: Joined) -> tuple[Missing, ...]:
+def _absent(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
     """Who was judged in none of the runs, and adapters that broke in one of them."""
     judged = {subject.card.id for subject in joined.subjects}
     told = {each.get("subject", ""): each for run in joined.runs for each in run.record.header.absent}
-    absent = [Missing(name, each.get("library", ""), each.get("title", ""), each.get("reason", ""))
+    absent = [MissingSubject(name, each.get("library", ""), each.get("title", ""), each.get("reason", ""))
               for name, each in told.items() if name not in judged]
-    broken = [Missing(subject.label, library_of(subject), subject.card.title, subject.broken)
+    broken = [MissingSubject(subject.label, library_of(subject), subject.card.title, subject.broken)
               for subject in joined.subjects if subject.broken]
     return (*absent, *broken)
 
 
-def is_audit(joined: Joined) -> bool:
+def is_audit(joined: JoinedRecords) -> bool:
     """Whether there are so many subjects that a page with everything about each would be of no use."""
     return len(joined.subjects) > MANY
