@@ -30,8 +30,7 @@ from attnspec.record.outcome import (
     SubjectCard,
 )
 from attnspec.record.read import RunRecord, pack_text, read_records
-from attnspec.report.audit.answers import collect_answers
-from attnspec.report.audit.conventions import COLUMNS
+from attnspec.report.audit.conventions import COLUMNS, collect_answers
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
 from attnspec.report.audit.switches import ManifestWord

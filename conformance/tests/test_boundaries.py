@@ -329,7 +329,7 @@ def test_two_sizes_are_not_told_of_what_fails_everywhere(
 
 
 def test_what_goes_wrong_in_locating_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnspec.diagnosis.whereabouts.begins", lambda _: 1 / 0)
+    monkeypatch.setattr("attnspec.diagnosis.whereabouts.find_boundary", lambda _: 1 / 0)
     found = outcome(planted(lambda s: s.T > 16))
     assert found.verdict is Verdict.VIOLATED
     assert found.evidence

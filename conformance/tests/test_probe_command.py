@@ -17,9 +17,8 @@ from attnspec.probing.subjects import ProbeJob
 from attnspec.record.events import Done, ItemFinished, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Outcome
-from attnspec.runner.audit import AUDIT, AuditJobs
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.trial_jobs import with_engine
+from attnspec.runner.trial_jobs import AUDIT, AuditJobs, with_engine
 from helpers.commands import Cli
 
 SUBJECTS = '''

@@ -50,10 +50,9 @@ from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_var
 from attnspec.core.nouns import DType, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.sizes import foretell_costs, read_all
-from attnspec.runner.audit import AUDIT, LIBRARIES
 from attnspec.runner.judge import read_replay
 from attnspec.runner.session import Session
-from attnspec.runner.trial_jobs import TRIALS
+from attnspec.runner.trial_jobs import AUDIT, LIBRARIES, TRIALS
 from attnspec.subjects.outline import check_unloaded, loads_at_once
 
 if TYPE_CHECKING:

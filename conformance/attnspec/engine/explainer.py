@@ -20,9 +20,9 @@ from attnspec.diagnosis.raising import RaisingExplainer
 from attnspec.diagnosis.ranges import right_beside
 from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
+from attnspec.engine.cases import CONVENTION, conventions_of
 from attnspec.engine.evidence import add_place, is_worth_explaining
 from attnspec.engine.portions import Portions
-from attnspec.engine.probed import CONVENTION, conventions_of
 from attnspec.faults.fault import Stage
 from attnspec.faults.subject import own_subject
 from attnspec.problems.demand import count_work

@@ -33,7 +33,7 @@ def is_hurried(plan: Plan) -> bool:
 
 
 def no_clause(name: str, known: Sequence[str]) -> UsageError:
-    """Makes the error that there is no such clause; if its theme is like none that there is, it says where it may be."""
+    """Makes the error that there is no such clause; if its theme is like none that there is, it says where to look."""
     theme, dot, _ = name.partition(".")
     if of_theme := hint_of_theme(name, known):
         return UsageError(f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")

@@ -22,10 +22,9 @@ from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.engine.asked import as_put, compiling_time, samples_gradients
-from attnspec.engine.cases import unfinished_evidence
+from attnspec.engine.cases import unfinished_evidence, with_probed
 from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
-from attnspec.engine.probed import with_probed
 from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Sizes
@@ -50,7 +49,6 @@ from attnspec.trials.trial import Trial
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
-
 
 @dataclass(slots=True)
 class Refusals:

@@ -16,7 +16,6 @@ from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.record.contradictions import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT, count_noun
-from attnspec.report.held_against_cases import without_contradicted
 from attnspec.report.likely_cause import (
     CONSEQUENCES,
     ExplainedFailures,
@@ -28,6 +27,7 @@ from attnspec.report.likely_cause import (
     needed_keywords,
     stage_of,
     usual_beginning,
+    without_contradicted,
 )
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")

@@ -19,8 +19,7 @@ from attnspec.core.other_names import list_defaults
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import show_hidden
-from attnspec.report.audit.answers import collect_answers
-from attnspec.report.audit.conventions import ConventionTable, find_habits
+from attnspec.report.audit.conventions import ConventionTable, collect_answers, find_habits
 from attnspec.report.audit.view import Audit, is_audit, make_audit
 from attnspec.report.clause_table import applying_to_nobody, group_by_theme
 from attnspec.report.comparison import ROUNDING, RunComparison

@@ -1,14 +1,23 @@
-"""All that the page of an audit, and its text, speak of."""
+"""All that the page of an audit, and its text, speak of.
+
+The matrix has one small square a subject and clause, and what stands behind each as one compact text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from string import ascii_lowercase
 
+from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.clause_text import ClauseText, QuotedSource
-from attnspec.report.audit.cells import Cells, make_cells
+from attnspec.record.outcome import Outcome
 from attnspec.report.audit.conventions import ConventionTable, find_habits
-from attnspec.report.audit.explained import AuditFinding, FailureCause, explain_failures, library_of
+from attnspec.report.audit.explained import TOLD, AuditFinding, FailureCause, are_chosen, explain_failures, library_of
 from attnspec.report.audit.gradients import Gradients, describe_gradients
 from attnspec.report.audit.table import (
     AuditStanding,
@@ -18,8 +27,169 @@ from attnspec.report.audit.table import (
     library_tables,
     tally_clauses,
 )
-from attnspec.report.figures import count_noun
-from attnspec.report.joined import JoinedRecords
+from attnspec.report.figures import SHORT, SIGNS, count_noun, overall_verdict, shared_reason
+from attnspec.report.joined import JoinedRecords, JudgedSubject
+
+_LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
+    Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",
+    Verdict.UNEXPECTED: "u",
+}
+_VERDICTS = tuple(SIGNS)
+_AS_BEFORE, _NOT_ASKED = "", "-"  # a cell like the one to its left, and one that nobody asked
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSquare:
+    """`css` is one letter (with another where the dtypes disagree), or none where the clause is held or inapplicable.
+
+    `sign` is empty where the clause is inapplicable, for which the style sheet draws one, or where nobody asked. Such
+    squares side by side are one, over several `columns`.
+    """
+
+    css: str
+    sign: str
+    columns: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """themes: names with their clauses.  rows: a subject with its squares, in the clauses' order, blank ones merged.
+
+    behind: JSON of what a cell tells when it is asked, see `_behind`.
+    """
+
+    themes: tuple[tuple[str, tuple[ClauseText, ...]], ...]
+    rows: tuple[tuple[JudgedSubject, tuple[AuditSquare, ...]], ...]
+    behind: str
+
+
+CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
+NOT_ASKED = AuditSquare("x", "")
+
+
+def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
+    """Makes the matrix: all subjects under all clauses."""
+    themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
+    rows = tuple((subject, tuple(_merged(_square(subject, joined.outcomes_of(subject, clause.id))
+                                         for clause in joined.clauses)))
+                 for subject in joined.subjects)
+    return Cells(themes, rows, _encode_cell_data(joined, findings))
+
+
+def _square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
+    if not outcomes:
+        return NOT_ASKED
+    if are_chosen(subject, outcomes):
+        return CHOSEN
+    verdict = overall_verdict(outcome.verdict for outcome in outcomes)
+    failing = "v" if outcomes[0].level is Level.MUST else "s"
+    css = failing if verdict in FAILURES else _LETTERS[verdict]
+    asked = {outcome.verdict for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
+    sign = "" if verdict is Verdict.INAPPLICABLE else SIGNS[verdict].sign
+    return AuditSquare(f"{css} m".strip() if len(asked) > 1 else css, sign)
+
+
+def _merged(squares: Iterable[AuditSquare]) -> Iterator[AuditSquare]:
+    """Squares without a sign that stand side by side are one: they are two thirds of all."""
+    for square, run in groupby(squares):
+        columns = len(tuple(run))
+        yield from [replace(square, columns=columns)] if not square.sign else [square] * columns
+
+
+@dataclass(slots=True)
+class _Reasons:
+    """Reasons by number: most are said hundreds of times."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, reason: str) -> int:
+        """Its number."""
+        return self.numbers.setdefault(reason, len(self.numbers))
+
+
+def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> str:
+    """What the script of the page reads, as JSON: a row of `cells` for each subject, and what their numbers mean.
+
+    Cells are parted by `;`. An empty one is like the one before it, and `-` was asked by nobody. In the others there
+    is, for every dtype of the subject (`dtypes`), a digit, the place of its verdict in `signs`, then its margin, then
+    after `~` the number of its reason. Dtypes are parted by `|`; where all have the same verdict and reason there is
+    one text with the largest margin, and where one dtype alone was asked, a letter tells its place. After `@` stand the
+    numbers of the findings that explain it.
+    """
+    reasons, meant = _Reasons(), _findings_by_cell(findings)
+    told = [_row([_cell(subject, joined.outcomes_of(subject, clause.id), meant.get((subject.number, clause.id), ()),
+                        reasons)
+                  for clause in joined.clauses]) for subject in joined.subjects]
+    held = {
+        "signs": [sign.sign for sign in SIGNS.values()], "words": [sign.word for sign in SIGNS.values()],
+        "dtypes": [[SHORT[dtype] for dtype in subject.dtypes] for subject in joined.subjects],
+        "reasons": list(reasons.numbers), "cells": told,
+        "findings": [finding.anchor for finding in findings]}
+    # "</script>" inside would end the element that it stands in
+    return json.dumps(held, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _row(cells: Sequence[str]) -> str:
+    before = ("", *cells)
+    return ";".join(_AS_BEFORE if cell == left else cell for left, cell in zip(before, cells, strict=False))
+
+
+def _findings_by_cell(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, str], Sequence[int]]:
+    """The numbers of the findings that complain of a subject under a clause."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for number, finding in enumerate(findings):
+        for concern in finding.concerns:
+            for subject in concern.subjects:
+                for complaint in concern.complaints:
+                    found.setdefault((subject.number, complaint.clause.id), []).append(number)
+    return found
+
+
+def _cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: Sequence[int], reasons: _Reasons) -> str:
+    if not outcomes:
+        return _NOT_ASKED
+    told = _of_all_dtypes(subject, outcomes, reasons)
+    return f"{told}@{','.join(map(str, findings))}" if findings else told
+
+
+def _of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
+    """One text for all dtypes where they say the same but for the margin, else a text each."""
+    said = {outcome.dtype: (outcome.verdict, _reason(subject, outcome)) for outcome in outcomes}
+    margins = {outcome.dtype: _margin(outcome) for outcome in outcomes}
+    if len(set(said.values())) == 1 and len(said) == len(subject.dtypes):
+        return _format_verdict(*said[outcomes[0].dtype], max(margins.values()), reasons)
+    told = {dtype: _format_verdict(*each, margins[dtype], reasons) for dtype, each in said.items()}
+    if len(told) == 1:
+        (dtype, alone), = told.items()
+        return f"{ascii_lowercase[subject.dtypes.index(dtype)]}{alone}"
+    return "|".join(told.get(dtype, "") for dtype in subject.dtypes)
+
+
+def _format_verdict(verdict: Verdict, reason: str, margin: float, reasons: _Reasons) -> str:
+    number = f"~{reasons.number(reason)}" if reason else ""
+    return f"{_VERDICTS.index(verdict)}{_short(margin) if margin > _UNMEASURED else ''}{number}"
+
+
+_UNMEASURED = -1.0
+
+
+def _margin(outcome: Outcome) -> float:
+    """The largest share of its allowance that a case used."""
+    if outcome.worst is None or not outcome.cases:
+        return _UNMEASURED
+    return math.inf if math.isnan(outcome.worst.margin) else outcome.worst.margin
+
+
+def _reason(subject: JudgedSubject, outcome: Outcome) -> str:
+    """Why something failed is told by its finding, so that reasons are few."""
+    return "" if outcome.verdict in TOLD else shared_reason(subject.card.id, outcome.reason)
+
+
+def _short(margin: float) -> str:
+    """Two digits, in as few signs as a script can read: `.31`, `2e-5`, `Infinity`."""
+    if math.isinf(margin):
+        return "Infinity"
+    return re.sub(r"^0(?=\.)", "", re.sub(r"e([+-])0*", lambda found: f"e{found[1].strip('+')}", f"{margin:.2g}"))
 
 
 @dataclass(frozen=True, slots=True)
