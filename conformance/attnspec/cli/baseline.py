@@ -133,7 +133,7 @@ class BaselineFile:
 
 
 @dataclass(slots=True)
-class _Writer:
+class _Writer(Handler):
     """A handler."""
 
     path: Path
@@ -142,9 +142,6 @@ class _Writer:
     _outcomes: list[Outcome] = field(default_factory=list)
     _conditions: Conditions | None = None
     _is_whole: bool = False
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Keep the outcomes, what they were found under, and whether the run came to its end."""

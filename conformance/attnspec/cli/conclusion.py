@@ -25,7 +25,7 @@ from attnspec.core.gradient_keywords import APART, GRAD
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.core.other_names import list_defaults, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64
-from attnspec.record.events import Event
+from attnspec.record.events import Event, Handler
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by
 from attnspec.report.bugs import (
     explain_bugs,
@@ -306,7 +306,7 @@ class Detail(enum.Enum):
     FULL = "full"
 
 
-class Verdicts:
+class Verdicts(Handler):
     """A handler that speaks when the run is over. `places` are lines that say where record and page lie.
 
     is_kept: whether all that was to be written is, which is known then.
@@ -317,9 +317,6 @@ class Verdicts:
         self._stream, self._is_coloured, self._places, self._detail = stream, is_coloured, places, detail
         self._is_kept = is_kept
         self._digest = Digest()
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Add up."""

@@ -27,7 +27,7 @@ from attnspec.cli.outputs import HandlerGroup, Outputs, VisibleHandler, is_colou
 from attnspec.cli.wording import name_probed
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
-from attnspec.record.events import Event, RunFinished
+from attnspec.record.events import Event, Handler, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
@@ -36,16 +36,13 @@ _GAP = "  "
 
 
 @dataclass(slots=True)
-class ProbeConsole:
+class ProbeConsole(Handler):
     """Prints the answers of each subject as they come in. `places` are lines that come at the end."""
 
     stream: TextIO
     places: Sequence[str] = ()
     _probes: list[SubjectProbed] = field(default_factory=list)
     _footer: RunFinished | None = None
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Tell it."""

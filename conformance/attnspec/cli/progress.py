@@ -55,7 +55,7 @@ def tell_compiling(event: SubjectCompiles) -> str:
             "(--effort glance tries fewer shapes).")
 
 
-class PlainProgress:
+class PlainProgress(Handler):
     """A line when a run starts, one with its first failure as soon as that is known, and one a subject that is done;
     where there is but one, one a third of a long run.
 
@@ -65,9 +65,6 @@ class PlainProgress:
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._digest = stream, Digest()
         self._told, self._third, self._has_failed, self._cause = time.monotonic(), 0, False, ""
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Print what is worth a line."""
@@ -87,9 +84,6 @@ class PlainProgress:
                 self._print_finished_subject(event.subject)
             case _:
                 pass
-
-    def shutdown(self) -> None:
-        """Nothing to close."""
 
     def _tell_of_first(self, outcome: Outcome) -> None:
         if not self._has_failed and (line := bad_news(self._digest, outcome)):
@@ -132,7 +126,7 @@ def _cause(standing: str) -> str:
     return standing.partition(". ")[2]
 
 
-class LiveProgress:
+class LiveProgress(Handler):
     """The first lines of Plain, and under them a block that is rewritten: a bar a subject, what is on trial, and of one
     subject how many failures there are so far and what they likely come from.
     """
@@ -142,9 +136,6 @@ class LiveProgress:
         self._height, self._drawn, self._began = 0, 0.0, time.monotonic()
         self._standing, self._has_failed = (0, ""), False
         self._full, self._empty = ("━", "─") if "utf" in (stream.encoding or "").lower() else ("#", ".")
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Take the event, and draw the block anew if it is time."""

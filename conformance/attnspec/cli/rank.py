@@ -59,14 +59,11 @@ _COLOURS = {KernelStanding.CONFORMS: "green", KernelStanding.VIOLATED: "red", Ke
 _CODES = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 
 
-class KernelLines:
+class KernelLines(Handler):
     """A handler that tells each kernel in a line, as soon as it is known."""
 
     def __init__(self, stream: TextIO, done: int, wanted: int) -> None:
         self._stream, self._done, self._wanted = stream, done, wanted
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Tell a kernel."""
@@ -75,9 +72,6 @@ class KernelLines:
             count = f"{self._done:>{len(str(self._wanted))}}/{self._wanted}"
             click.echo(f"{count}  {line_of(event)}", file=self._stream, color=is_coloured(self._stream))
             self._stream.flush()
-
-    def shutdown(self) -> None:
-        """Nothing to close."""
 
 
 def line_of(kernel: KernelRanked) -> str:

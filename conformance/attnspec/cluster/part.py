@@ -14,29 +14,23 @@ from attnspec.cluster.messages import Task, TaskResult
 from attnspec.core.errors import AttnspecError
 from attnspec.core.files import write_whole
 from attnspec.record.codec import decode, encode, to_line
-from attnspec.record.events import Event, ItemStarted, RunFinished, RunStarted, SubjectCompiles
+from attnspec.record.events import Event, Handler, ItemStarted, RunFinished, RunStarted, SubjectCompiles
 from attnspec.runner.session import Session
 from attnspec.runner.shards import NamedGroups
 
 
-class RecordLines:
+class RecordLines(Handler):
     """A handler that keeps the lines of a record but for header and footer, which are the client's."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._began = 0.0
 
-    def start(self) -> None:
-        """Nothing to open."""
-
     def handle(self, event: Event) -> None:
         """Keep it."""
         self._began = self._began or (time.monotonic() if isinstance(event, ItemStarted) else 0.0)
         if not isinstance(event, RunStarted | RunFinished | SubjectCompiles):
             self.lines.append(to_line(event))
-
-    def shutdown(self) -> None:
-        """Nothing to close."""
 
     @property
     def seconds(self) -> float:

@@ -21,6 +21,7 @@ from attnspec.record.codec import to_line
 from attnspec.record.events import (
     Done,
     Event,
+    Handler,
     ItemFinished,
     ItemStarted,
     RunFinished,
@@ -114,14 +115,11 @@ class RecordWriter:
             self._problem = problem
 
 
-class StreamWriter:
+class StreamWriter(Handler):
     """A handler that writes JSON Lines to a stream, which stays open."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Write one line."""
@@ -129,9 +127,6 @@ class StreamWriter:
             return
         self._stream.write(f"{to_line(event)}\n")
         self._stream.flush()
-
-    def shutdown(self) -> None:
-        """Nothing to close."""
 
 
 def lock_file(descriptor: int, path: Path) -> None:

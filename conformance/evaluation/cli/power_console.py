@@ -12,7 +12,7 @@ from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.events import Event, Handler, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import count_noun
@@ -27,15 +27,12 @@ LISTED = 20   # faults that are told one by one of each kind
 _GAP = "   "
 
 
-class SubjectCounter:
+class SubjectCounter(Handler):
     """A handler that tells how many subjects have been put, and at once who was lost or accused without cause."""
 
     def __init__(self, stream: TextIO) -> None:
         self._line = RunningLine(stream)
         self._done, self._missed, self._lost, self._of = 0, 0, 0, 0
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Count."""
@@ -65,7 +62,7 @@ class SubjectCounter:
 
 
 @dataclass(slots=True)
-class PowerConsole:
+class PowerConsole(Handler):
     """Prints the table of power when the run is over. `places` are lines that say where record and page lie."""
 
     stream: TextIO
@@ -74,9 +71,6 @@ class PowerConsole:
     _header: RunStarted | None = None
     _footer: RunFinished | None = None
     _puts: list[SubjectPut] = field(default_factory=list)
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Keep it."""

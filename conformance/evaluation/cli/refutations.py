@@ -21,7 +21,7 @@ from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.selection import match_ids
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
-from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.events import Event, Handler, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
@@ -146,15 +146,12 @@ class _Measurement:
 
 
 @dataclass(slots=True)
-class _Counting:
+class _Counting(Handler):
     """A handler that tells how many faults have been put."""
 
     line: RunningLine
     done: int = 0
     of: int = 0
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Count."""
