@@ -100,7 +100,7 @@ def _located(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
     boundary = find_boundary(resizer)
     sentence = boundary.sentence if boundary else ""
     return Named(fault.name, fault.planted.reach, sentence, all(says(sentence, term) for term in fault.planted.terms),
-                 resizer.tried, resizer.cases, time.perf_counter() - started)
+                 resizer.tried_count, resizer.cases, time.perf_counter() - started)
 
 
 @click.command()

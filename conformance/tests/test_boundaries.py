@@ -203,7 +203,7 @@ def test_a_case_that_does_not_fail_again_is_not_located() -> None:
 def test_no_more_sizes_are_put_than_allowed_and_no_rule_is_claimed_of_them(most: int) -> None:
     few = resizer(planted(lambda s: s.D == 96), (2, 4, 4, 29, 96, 96, 48), most=most)
     boundary = find_boundary(few)
-    assert few.tried <= most
+    assert few.tried_count <= most
     assert boundary
     assert "≥" not in boundary.sentence
 

@@ -141,7 +141,7 @@ def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
     rows = {CampaignRow(target, DType.FLOAT32): (0, 1) for target in ("numpy/attention", "sound/naive")}
     plan = with_blocks(Plan(("numpy/attention", "sound/naive"), dtypes=(DType.FLOAT32,), spec=str(SMALL_SPEC)), rows)
     result = Session(plan, 1, source=CAMPAIGN).run([RecordWriter(path), Interrupter()])
-    assert result.interrupted
+    assert result.is_interrupted
     assert result.exit_code == 2
     record = read_record(path)
     assert [block.lost for block in record.blocks] == ["", *["the run was interrupted"] * 3]

@@ -185,7 +185,7 @@ def test_who_has_the_library_of_a_subject_may_judge_it() -> None:
     force.begin()
     assert (force.able("torch/sdpa"), force.able("jax/attention"), force.able("sound/naive")) == (
         (ONE,), (TWO,), (ONE, TWO))
-    assert force.missing() == {"torch/sdpa": "", "jax/attention": ""}
+    assert force.why_missing() == {"torch/sdpa": "", "jax/attention": ""}
 
 
 def test_the_environments_of_all_workers_are_told_as_one() -> None:
@@ -197,11 +197,11 @@ def test_the_environments_of_all_workers_are_told_as_one() -> None:
 def test_what_no_worker_has_is_missing_as_on_one_machine() -> None:
     force = workforce(fake(FIT))
     force.begin()
-    with asked_workers(force.missing()):
+    with asked_workers(force.why_missing()):
         known = registered_subjects()
-        assert known["jax/attention"].missing == "jax is not installed."
-        assert known["torch/sdpa"].missing == ""
-        assert known["numpy/attention"].missing == "no worker knows it."
+        assert known["jax/attention"].why_missing == "jax is not installed."
+        assert known["torch/sdpa"].why_missing == ""
+        assert known["numpy/attention"].why_missing == "no worker knows it."
 
 
 @dataclass(slots=True)

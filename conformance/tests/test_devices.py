@@ -63,17 +63,17 @@ def subjects(folder: Path, manifest: str = MANIFEST) -> dict[str, Registered]:
 
 def test_a_subject_of_another_device_says_which_one_to_name(tmp_path: Path) -> None:
     found = subjects(tmp_path)
-    assert found["on_gpu"].missing == \
+    assert found["on_gpu"].why_missing == \
         "it runs on cuda alone; name a device: attnspec check --device cuda mine/on_gpu"
-    assert [found["anywhere"].missing, found["arrays"].missing] == ["", ""]
+    assert [found["anywhere"].why_missing, found["arrays"].why_missing] == ["", ""]
 
 
 @pytest.mark.parametrize("device", ["cuda:1", "gpu:0", "rocm"])
 def test_where_its_device_is_named_it_is_judged_and_numpy_is_not(tmp_path: Path, device: str) -> None:
     look_in(Surroundings(device=device))
     found = subjects(tmp_path)
-    assert [found["on_gpu"].missing, found["anywhere"].missing] == ["", ""]
-    assert found["arrays"].missing == \
+    assert [found["on_gpu"].why_missing, found["anywhere"].why_missing] == ["", ""]
+    assert found["arrays"].why_missing == \
         "it runs on cpu alone; name a device: attnspec check --device cpu mine/arrays"
 
 

@@ -34,12 +34,12 @@ LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limit
 def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
     check = checks()[clause]
     evaluator = Evaluator(own_subject(target), DType.FLOAT32)
-    return Trial(check, evaluator, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
+    return Trial(check, evaluator, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, failed_before=before)
 
 
 def test_a_sound_subject_is_tried_on_the_dealt_cases_and_no_others() -> None:
     tally = trial("attention.definition", "sound/naive").hold()
-    assert (tally.tried, tally.failure) == (CASES[Effort.GLANCE], None)
+    assert (tally.tried_count, tally.failure) == (CASES[Effort.GLANCE], None)
 
 
 def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
@@ -53,7 +53,7 @@ def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trial, "judge", judge)
         tally = held.hold()
-    assert (tally.no_claims, tally.cases, tally.tried) == (SPARE, CASES[Effort.GLANCE], SPARE + 1)
+    assert (tally.no_claims, tally.cases, tally.tried_count) == (SPARE, CASES[Effort.GLANCE], SPARE + 1)
 
 
 def shrunk(tally: Tally) -> Recipe:
@@ -63,7 +63,7 @@ def shrunk(tally: Tally) -> Recipe:
 
 def test_a_failure_is_shrunk_by_a_few_attempts_among_smaller_shapes() -> None:
     tally = trial(MASKED, "fault/mask_ignored").hold()
-    assert tally.tried <= CASES[Effort.GLANCE] + ATTEMPTS
+    assert tally.tried_count <= CASES[Effort.GLANCE] + ATTEMPTS
     dealt = shapes_for(checks()[MASKED].domain, Limits(), Effort.GLANCE)
     assert count_logits(shrunk(tally).sizes) <= min(map(count_logits, dealt))
     assert shrunk(tally).features == {"mask"}
@@ -73,7 +73,7 @@ def test_a_case_that_failed_at_another_dtype_serves_again() -> None:
     small = shrunk(trial(MASKED, "fault/mask_ignored").hold())
     tally = trial(MASKED, "fault/mask_ignored", before=small).hold()
     assert shrunk(tally) == small
-    assert tally.tried <= CASES[Effort.GLANCE] + 1
+    assert tally.tried_count <= CASES[Effort.GLANCE] + 1
 
 
 def test_a_case_that_fails_no_more_is_no_evidence() -> None:
@@ -85,7 +85,7 @@ def test_a_case_that_fails_no_more_is_no_evidence() -> None:
 def test_a_case_of_another_dtype_convicts_nobody_that_dealt_cases_clear() -> None:
     """Which dtype a worker has met before is chance: no verdict may hang on it."""
     failing = shrunk(trial(MASKED, "fault/mask_ignored").hold())
-    assert trial(MASKED, "sound/naive", before=failing).hold().tried == CASES[Effort.GLANCE]
+    assert trial(MASKED, "sound/naive", before=failing).hold().tried_count == CASES[Effort.GLANCE]
 
 
 def outcome(effort: Effort) -> Outcome:

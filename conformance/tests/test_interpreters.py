@@ -73,14 +73,14 @@ def test_the_process_that_begins_early_is_the_one_that_is_asked(tmp_path: Path, 
 def test_what_is_installed_is_asked_of_the_interpreter_of_a_manifest(tmp_path: Path, bare: Path) -> None:
     folder = library(tmp_path, str(bare), requires="pytest", distribution="pytest")
     subject = registered_subjects([folder])["mine/attention"]
-    assert subject.missing == "pytest is not installed. Install it: pip install pytest"
+    assert subject.why_missing == "pytest is not installed. Install it: pip install pytest"
     assert subject.library.version == ""
 
 
 def test_a_python_of_the_command_line_comes_before_the_manifests(tmp_path: Path, bare: Path) -> None:
     folder = library(tmp_path, "../no/such/python", requires="pytest")
     look_in(Surroundings((sys.executable,)))
-    assert registered_subjects([folder])["mine/attention"].missing == ""
+    assert registered_subjects([folder])["mine/attention"].why_missing == ""
     subject = load("mine/attention", Surroundings((str(bare),)), folders=[folder])
     assert subject.callee.place["interpreter"].endswith("/bin/python")
 

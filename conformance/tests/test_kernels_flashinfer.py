@@ -97,8 +97,8 @@ def raises(**_: Tensor) -> dict[str, Tensor]:
 def test_a_right_kernel_of_each_definition_keeps_every_clause(name: str) -> None:
     found = judge_kernel(as_attention(read_definition(told(name)), kernel_of(name), is_destination_passing=False),
                          effort=Effort.GLANCE)
-    assert found.failure is None, found.told
-    assert found.held >= 10
+    assert found.failure is None, found.told_text
+    assert found.held_count >= 10
 
 
 @pytest.mark.family(1)
@@ -107,7 +107,7 @@ def test_a_wrong_kernel_fails_with_the_clause(name: str) -> None:
     attend = as_attention(read_definition(told(name)), kernel_of(name, scaled_twice), is_destination_passing=False)
     found = judge_kernel(attend, effort=Effort.GLANCE)
     assert found.failure is not None
-    assert found.failure.clause in found.told
+    assert found.failure.clause in found.told_text
 
 
 @pytest.mark.nightly

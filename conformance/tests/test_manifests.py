@@ -114,7 +114,7 @@ def test_a_function_that_an_adapter_lacks_is_told_at_its_line(tmp_path: Path) ->
 def test_a_library_not_installed_is_listed_with_how_to_install_it(tmp_path: Path) -> None:
     library(tmp_path / "mine_absent", manifest=ABSENT + MANIFEST)
     subject = registered_subjects([tmp_path])["mine_absent/attention"]
-    assert subject.missing == "not_there_at_all is not installed. Install it: pip install not-there"
+    assert subject.why_missing == "not_there_at_all is not installed. Install it: pip install not-there"
     assert subject.library.version == ""
 
 
@@ -136,7 +136,7 @@ def test_a_variant_is_the_subject_with_what_it_declares_otherwise(tmp_path: Path
             adapter=ADAPTER + "def attend_fast(query, key, value, *, mask=None):\n    return value\n")
     subject = load("mine_varied/attention", folders=[tmp_path])
     fast = subject.variant("fast")
-    assert [each.described and each.described.qualname for each in (subject, fast)] == ["attend", "attend_fast"]
+    assert [each.description and each.description.qualname for each in (subject, fast)] == ["attend", "attend_fast"]
     assert fast.id == "mine_varied/attention[fast]"
     assert fast.declaration.conventions == {"hidden_row": "zeros", "mask_with_causal": "both"}
     assert fast.declaration.limits.weights == "averaged"

@@ -93,7 +93,7 @@ def test_what_is_explained_is_shrunk_by_few_cases() -> None:
     subject = fault_subject("fault/blocks_sum_not_rescaled")
     whole, brief = (trial_of(subject, is_explained=is_so).hold() for is_so in (False, True))
     assert whole.first == brief.first
-    assert whole.tried - FEW > brief.tried > FEW
+    assert whole.tried_count - FEW > brief.tried_count > FEW
     assert brief.failure is not None
 
 

@@ -159,7 +159,7 @@ def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0, cases
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
     held, told = trial("attention.definition", "sound/naive", effort=Effort.DEFAULT)
-    assert held.hold().tried == CASES[Effort.DEFAULT] == len(told)
+    assert held.hold().tried_count == CASES[Effort.DEFAULT] == len(told)
     declared, dealt_ones = held.evaluator.subject.declaration, OPENINGS[Effort.DEFAULT]
     dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.DEFAULT)
     assert dealt is not None
@@ -170,14 +170,14 @@ def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
 
 def test_a_quick_trial_tries_openings_alone() -> None:
     held, told = trial("attention.definition", "sound/naive")
-    assert held.hold().tried == OPENINGS[Effort.QUICK] == CASES[Effort.QUICK] == len(told)
+    assert held.hold().tried_count == OPENINGS[Effort.QUICK] == CASES[Effort.QUICK] == len(told)
 
 
 @pytest.mark.parametrize("cases", [4, 5])
 def test_of_counted_cases_half_are_openings_whatever_the_effort(cases: int) -> None:
     whole, told = trial("attention.definition", "sound/naive")
     held, begun = trial("attention.definition", "sound/naive", cases=cases)
-    assert (whole.hold().tried, held.hold().tried) == (8, cases)
+    assert (whole.hold().tried_count, held.hold().tried_count) == (8, cases)
     half = (cases + 1) // 2
     assert begun[:half] == told[:half]
     assert not set(begun[half:]) & set(told)
@@ -193,8 +193,8 @@ def test_the_same_seed_gives_the_same_cases() -> None:
 def test_a_shorter_trial_tries_the_first_of_the_same_cases() -> None:
     (whole, told), (part, begun) = (trial("attention.definition", "sound/naive", most=most, effort=Effort.DEFAULT)
                                     for most in (0, 21))
-    assert whole.hold().tried == 30
-    assert part.hold().tried == 21
+    assert whole.hold().tried_count == 30
+    assert part.hold().tried_count == 21
     assert begun == told[:21]
 
 
@@ -213,7 +213,7 @@ def test_without_shrinking_a_trial_ends_at_its_first_failure() -> None:
     tally = held.hold()
     assert isinstance(tally.failure, Violated)
     assert tally.failure.recipe.text == told[-1]
-    assert tally.tried == len(told)
+    assert tally.tried_count == len(told)
 
 
 def test_a_fault_that_comes_once_is_kept_though_it_does_not_come_again() -> None:
@@ -247,7 +247,7 @@ def test_a_case_without_a_claim_has_no_margin() -> None:
         silent.evaluator.subject.declaration, limits=Limits(min_head_width=2)))
     tally = Tally()
     assert silent.judge(Recipe.parse(text.format("none").replace("with=mask;", "")), tally) is None
-    assert (tally.cases, tally.tried) == (0, 0)
+    assert (tally.cases, tally.tried_count) == (0, 0)
 
 
 @pytest.mark.parametrize("clause", [check for check in checks().values()
@@ -262,7 +262,7 @@ def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.Monk
     told: list[str] = []
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
     tally = Trial(clause, evaluator, Effort.THOROUGH, 0, told.append).hold()
-    assert tally.tried == len(set(told)) < CASES[Effort.THOROUGH]
+    assert tally.tried_count == len(set(told)) < CASES[Effort.THOROUGH]
 
 
 def test_the_database_knows_one_example_that_is_still_to_be_shrunk() -> None:

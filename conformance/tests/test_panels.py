@@ -25,10 +25,10 @@ def panel(panels: Panels, aspect: Aspect, *, calls: int = 0) -> DiagnosticInputs
 def test_a_panel_is_made_once_and_counts_the_answers_of_faults() -> None:
     panels = Panels(most=10)
     first = panel(panels, Aspect.NONE, calls=4)
-    assert first.remembered == 4
+    assert first.remembered_count == 4
     assert panel(panels, Aspect.NONE) is first
     next(first.candidate(FAULT).shake_call(2))
-    assert first.remembered == 4 + 3  # those with rounding errors put in, too
+    assert first.remembered_count == 4 + 3  # those with rounding errors put in, too
 
 
 def test_the_panel_that_was_asked_for_longest_ago_is_forgotten_first() -> None:

@@ -67,7 +67,7 @@ def test_what_has_a_default_is_left_alone_and_listed() -> None:
 @pytest.mark.usefixtures("kernel")
 def test_smoke_lists_what_is_left_alone() -> None:
     lines = smoke_subject(load("kernel.py:tiled"))
-    assert all(line.passed for line in lines)
+    assert all(line.has_passed for line in lines)
     assert lines[3].sentence == ("every keyword that is tried (scale) is accepted; left at their defaults: block=64, "
                                  f"{OF_DROPOUT_P}, backend=None")
 

@@ -283,7 +283,7 @@ def test_a_command_that_is_none_is_an_error_with_its_line(tmp_path: Path, comman
 def test_a_program_is_no_part_of_another_environment(tmp_path: Path) -> None:
     installed.look_in(Surroundings((sys.executable, "-u")))
     try:
-        missing = registered_subjects([library(tmp_path)])["tiny/attention"].missing
+        missing = registered_subjects([library(tmp_path)])["tiny/attention"].why_missing
     finally:
         installed.look_in(Surroundings())
     assert missing.startswith("it lives in a program of its own, ")

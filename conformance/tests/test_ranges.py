@@ -178,7 +178,7 @@ def test_advice_to_install_never_names_a_module(tmp_path: Path, declared: str, a
     folder = written(tmp_path, "return value")
     manifest = MANIFEST.replace("distribution: numpy\n", "").replace("requires: numpy", declared)
     (folder / "mine" / "manifest.yaml").write_text(manifest.format(least="1"))
-    assert registered_subjects([folder])["mine/attention"].missing == f"not_there is not installed. {advice}"
+    assert registered_subjects([folder])["mine/attention"].why_missing == f"not_there is not installed. {advice}"
 
 
 @pytest.mark.family(2)

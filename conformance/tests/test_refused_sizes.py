@@ -99,7 +99,7 @@ REFUSED = {
 @pytest.mark.family(3)
 @pytest.mark.parametrize("check", REFUSED)
 def test_where_it_begins_to_refuse_is_found(check: str, tmp_path: Path) -> None:
-    assert sorted(subject(tmp_path, check).refused) == REFUSED[check]
+    assert sorted(subject(tmp_path, check).refused_words) == REFUSED[check]
 
 
 ACCIDENTS = (
@@ -110,18 +110,19 @@ ACCIDENTS = (
 
 @pytest.mark.parametrize("check", ACCIDENTS)
 def test_an_accident_is_no_limit(check: str, tmp_path: Path) -> None:
-    assert not subject(tmp_path, check).refused
+    assert not subject(tmp_path, check).refused_words
 
 
 def test_what_is_claimed_is_no_limit(tmp_path: Path) -> None:
     check = 'if mask is not None: raise NotImplementedError("no mask yet")'
     claimed = 'attend.claims = ["masking"]'
-    assert not subject(tmp_path, check, claimed).refused
+    assert not subject(tmp_path, check, claimed).refused_words
     assert judged(plan(tmp_path, check, claimed), "masking.definition").verdict is Verdict.ERRORED
 
 
 def test_grouped_heads_that_are_promised_are_all_promised(tmp_path: Path) -> None:
-    assert not subject(tmp_path, 'if H // Hkv > 4: raise ValueError("group size")', "attend.grouped = True").refused
+    assert not subject(tmp_path, 'if H // Hkv > 4: raise ValueError("group size")',
+                       "attend.grouped = True").refused_words
 
 
 def test_problems_are_kept_within_what_it_takes(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ LATE = 'if window is not None and T != S: raise ValueError("a window needs as ma
 
 
 def test_what_comes_up_in_a_case_is_a_limit_as_well(tmp_path: Path) -> None:
-    assert not subject(tmp_path, LATE).refused
+    assert not subject(tmp_path, LATE).refused_words
     outcome = judged(plan(tmp_path, LATE), "window.definition")
     assert outcome.verdict is Verdict.HELD
     assert outcome.refused == {"window with T ≠ S": "ValueError: a window needs as many queries as keys"}
@@ -169,7 +170,7 @@ OTHERS = [("not causal", "causal"), ("mask is None", "mask")]
 def test_a_keyword_taken_beside_another_only_is_judged_beside_it(
         tmp_path: Path, other: str, word: str, wrong: str, verdict: Verdict) -> None:
     check = BESIDE.format(other=other, word=word)
-    assert subject(tmp_path, check).refused == {f"window without {word}": f"ValueError: a window needs {word}"}
+    assert subject(tmp_path, check).refused_words == {f"window without {word}": f"ValueError: a window needs {word}"}
     assert judged(plan(tmp_path, check + wrong), "window.definition").verdict is verdict
 
 
@@ -286,4 +287,4 @@ def test_no_shape_is_put_that_is_refused(text: str, effort: Effort) -> None:
 
 
 def test_groups_follow_from_heads() -> None:
-    assert RefusalCondition("G", ">", 2).holds(with_groups(Sizes(1, 6, 2, 1, 1, 1, 1).by_axis))
+    assert RefusalCondition("G", ">", 2).holds_at(with_groups(Sizes(1, 6, 2, 1, 1, 1, 1).by_axis))

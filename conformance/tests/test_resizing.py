@@ -63,4 +63,5 @@ def test_a_wrong_answer_is_not_made_an_exception() -> None:
 
     resizer = Resizer(put, CASE, domain(grouped="maybe"), GROUPED, 40, 1e9, 60.0)
     assert resizer.smallest().S == 10
-    assert {sizes.S for sizes, fails in resizer.known.items() if fails} == {sizes.S for sizes in resizer.failing}
+    assert {sizes.S for sizes, fails in resizer.known_sizes.items() if fails} == {sizes.S
+                                                                                  for sizes in resizer.failing_recipes}

@@ -106,11 +106,11 @@ def test_who_takes_no_base_is_not_put_one(tmp_path: Path) -> None:
 
 def test_smoke_names_every_call_that_is_put_first(tmp_path: Path) -> None:
     lines = smoke_subject(mine(tmp_path))
-    assert [line.sentence for line in lines if not line.passed] == []
+    assert [line.sentence for line in lines if not line.has_passed] == []
     assert len(lines) == 5
     still = smoke_subject(mine(tmp_path,
                                "import numpy as np\ndef rotate(x, positions): return x / (positions[0, 0] < 9)\n"))
-    assert [line.sentence for line in still if not line.passed] == ["tokens at position 131072 give finite numbers"]
+    assert [line.sentence for line in still if not line.has_passed] == ["tokens at position 131072 give finite numbers"]
 
 
 @pytest.mark.parametrize(("source", "answer"), [

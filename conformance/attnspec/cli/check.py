@@ -142,7 +142,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     outputs = Outputs.from_options(**told, detail=detail)
     sharing = sharing_of(options)
     workers, baseline, files = options.pop("workers"), BaselineFile.from_options(options), verdict_files(options)
-    outputs = replace(outputs, also=tuple(each.place for each in files))
+    outputs = replace(outputs, further_lines=tuple(each.place for each in files))
     if AS_DECLARED not in options["variants"]:
         options["variants"] = read_variants(options["variants"])
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])

@@ -56,7 +56,7 @@ def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None
     with connect_cluster(address, resources_for(plan.device)) as connection:
         workforce = ClusterWorkers(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
         workforce.begin()
-        with asked_workers(workforce.missing()):
+        with asked_workers(workforce.why_missing()):
             yield ClusterCarrier(connection, workforce, lambda line: click.echo(line, err=True))
 
 

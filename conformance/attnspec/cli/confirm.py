@@ -57,8 +57,8 @@ class Confirmation:
     """A finding's script, run once. `said` is what it printed, or why it could not run."""
 
     finding: Finding
-    shown: ScriptOutcome
-    said: str
+    script_outcome: ScriptOutcome
+    printed_text: str
 
 
 def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered], workers: int = 1,
@@ -74,9 +74,9 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
 def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | str | None:
     """A subject that the finding concerns and that is here, None if it concerns none; or why its script cannot run."""
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
-    present = [subject for subject in concerned if not subject.missing]
+    present = [subject for subject in concerned if not subject.why_missing]
     if concerned and not present:
-        return concerned[0].missing
+        return concerned[0].why_missing
     if not finding.is_on(kind_of_device()):
         return f"it shows on {finding.device} alone; name a device: attnspec confirm --device {finding.device}"
     version = present[0].library.version if present else ""
@@ -164,7 +164,7 @@ def confirm(
                        "run them all.")
             return CONFORMS
     for each in confirm_findings(findings, registered_subjects(implementations), workers, there):
-        seen[each.shown] += 1
+        seen[each.script_outcome] += 1
         _print_confirmation(each, is_brief=is_brief)
     click.echo(", ".join(f"{count} {shown.value}" for shown, count in seen.items()))
     return _exit_code(seen)
@@ -185,9 +185,9 @@ def _named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequ
 
 
 def _print_confirmation(each: Confirmation, *, is_brief: bool) -> None:
-    click.echo(f"{click.style(each.shown.value, fg=_COLOURS[each.shown])}  {each.finding.id}")
-    if each.said and (not is_brief or each.shown is not ScriptOutcome.CONFIRMED):
-        click.echo("\n".join(f"    {line}" for line in escape_hidden(each.said).splitlines()))
+    click.echo(f"{click.style(each.script_outcome.value, fg=_COLOURS[each.script_outcome])}  {each.finding.id}")
+    if each.printed_text and (not is_brief or each.script_outcome is not ScriptOutcome.CONFIRMED):
+        click.echo("\n".join(f"    {line}" for line in escape_hidden(each.printed_text).splitlines()))
 
 
 def _exit_code(seen: Counter[ScriptOutcome]) -> int:

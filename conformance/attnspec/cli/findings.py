@@ -27,13 +27,13 @@ _UNCOUNTED = "not counted; "
 class FailedClause:
     """A clause that a subject fails: at the dtype that is shown, and alike at others."""
 
-    shown: Outcome
+    shown_outcome: Outcome
     others: tuple[Outcome, ...]
 
     @property
     def clause(self) -> str:
         """The clause's id."""
-        return self.shown.clause
+        return self.shown_outcome.clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,15 @@ def rank_bugs(digest: Digest) -> tuple[Bug, ...]:
 def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
     """Where most failures have no known cause, the clause that says most clearly what is wrong is first."""
     groups = explain_bugs(failures)
-    clauses = {_key(each.shown): each for each in _by_clause([each for group in groups for each in group.failures])}
+    clauses = {_key(each.shown_outcome): each
+               for each in _by_clause([each for group in groups for each in group.failures])}
     found: list[Bug] = []
     for group in groups:
         mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_key, group.failures)) if key in clauses)
         found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
-    return found if likely_group(failures) else sorted(found, key=lambda bug: rank_clarity(bug.clauses[0].shown))
+    if likely_group(failures):
+        return found
+    return sorted(found, key=lambda bug: rank_clarity(bug.clauses[0].shown_outcome))
 
 
 def _in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
@@ -92,7 +95,7 @@ def format_finding(digest: Digest, finding: FailedClause, cause: LikelyCause | N
     """Tells a failure in full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault
     comes first.
     """
-    first, clause = _lead_with_fault(finding.shown, cause), digest.clause(finding.clause)
+    first, clause = _lead_with_fault(finding.shown_outcome, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
     happened = (OTHER_CONVENTION if is_other_convention(first) else RECOMMENDED) if is_advice else ""
@@ -116,11 +119,12 @@ def name_other_bugs(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
     """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
     known = [bug for bug in bugs if bug.cause][:CAUSES]
     for bug in known:
-        names = [_name(digest, each.shown) for each in bug.clauses]
+        names = [_name(digest, each.shown_outcome) for each in bug.clauses]
         is_seen_alone = bug.cause is not None and is_place(bug.cause) and digest.is_glance
         how = f"also {bug.cause}" if is_seen_alone else f"also likely: {bug.cause}"
         yield f"{how}: {name_few(names, _ROW)} (-v shows {_them(names)})"
-    names = list(dict.fromkeys(_name(digest, each.shown) for bug in bugs if bug not in known for each in bug.clauses))
+    names = list(dict.fromkeys(_name(digest, each.shown_outcome) for bug in bugs if bug not in known
+                               for each in bug.clauses))
     if names:
         yield f"also violated: {name_few(names, _ROOM)} (-v shows {_them(names)})"
 

@@ -35,7 +35,7 @@ def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
         yield {"id": name, "title": subject.title,
                "dtypes": " ".join(dtype.value for dtype in subject.declaration.dtypes),
                "from": f"{library.distribution} {library.version}".strip(), "written for": library.versions,
-               "cannot run": subject.missing}
+               "cannot run": subject.why_missing}
 
 
 def _clauses(_implementations: Sequence[str], law: Law) -> Iterator[Row]:

@@ -195,8 +195,8 @@ def known_targets(plan: Plan) -> None:
     for target in ids:
         if target not in known:
             raise no_such_subject(target, known)
-        if known[target].missing:
-            raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
+        if known[target].why_missing:
+            raise TargetError(f"{target} cannot be judged here: {known[target].why_missing}")
 
 
 def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
@@ -250,9 +250,9 @@ def judgeable_subjects(implementations: Iterable[str], libraries: Sequence[str] 
         if name not in folders:
             raise UsageError.unknown("library", name, folders)
     known = {name: subject for name, subject in known.items() if name.partition("/")[0] in (libraries or folders)}
-    targets = tuple(name for name, subject in known.items() if not subject.missing)
+    targets = tuple(name for name, subject in known.items() if not subject.why_missing)
     if not targets:
-        reasons = dict.fromkeys(subject.missing for subject in known.values())
+        reasons = dict.fromkeys(subject.why_missing for subject in known.values())
         between = " " if len(reasons) == 1 else "\n  "
         raise TargetError(between.join(("nothing registered can be judged here.", *reasons)))
     return targets

@@ -53,7 +53,7 @@ class Outputs:
     as_json: bool = False
     detail: Detail = Detail.SHORT
     is_named_here: bool = False
-    also: tuple[str, ...] = ()
+    further_lines: tuple[str, ...] = ()
     page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_page))
 
     @classmethod
@@ -102,7 +102,7 @@ class Outputs:
         """Lines that say where record, page and whatever else is kept lie."""
         record = [f"record: {self.record}"] if self.record else []
         later = [f"page: {self.page_of.command} {self.record}"] if self.record else []
-        return [*record, *([f"page: {self.html}"] if self.html else later), *self.also]
+        return [*record, *([f"page: {self.html}"] if self.html else later), *self.further_lines]
 
 
 class HandlerGroup:

@@ -230,7 +230,7 @@ def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, 
     if result and result.defects:
         own_up(result.defects)
     ranks = [rank for rank in show_hidden(record.ranks) if rank.subject in plan.targets and not rank.lost]
-    is_short = bool(result and (result.interrupted or result.defects)) or len(ranks) < len(plan.targets)
+    is_short = bool(result and (result.is_interrupted or result.defects)) or len(ranks) < len(plan.targets)
     code = code_of(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
     counted = (_count_standing(KernelStanding(name), count) for name, count in count_standings(ranks).items())

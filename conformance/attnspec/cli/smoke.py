@@ -29,11 +29,11 @@ def smoke(targets: tuple[str, ...], **options: Given) -> int:
 def _smoke_target(target: str, plan: Given) -> bool:
     found = smoke_inputs(target, plan)
     for line in found.lines:
-        mark = click.style("ok  ", fg="green") if line.passed else click.style("FAIL", fg="red")
+        mark = click.style("ok  ", fg="green") if line.has_passed else click.style("FAIL", fg="red")
         click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
     if found.death:
         click.echo(f"{click.style('FAIL', fg='red')}  {target}: {escape_hidden(found.death)}")
-    return not found.death and all(line.passed for line in found.lines)
+    return not found.death and all(line.has_passed for line in found.lines)
 
 
 # Smoke
@@ -44,7 +44,7 @@ class SmokedInput:
     """One input: what should happen, whether it did, and what happened instead."""
 
     sentence: str
-    passed: bool
+    has_passed: bool
     detail: str = ""
 
 
@@ -65,4 +65,4 @@ def smoke_inputs(target: str, plan: Plan) -> SmokeResult:
         lines = smoke_subject(load_subject(target, replace(plan, targets=(target,))))
     except AttnspecError as problem:
         return SmokeResult(death=str(problem))
-    return SmokeResult(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines))
+    return SmokeResult(tuple(SmokedInput(line.sentence, line.has_passed, line.detail) for line in lines))

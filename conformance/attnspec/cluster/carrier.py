@@ -45,7 +45,7 @@ class ClusterCarrier:
 
     connection: Connection
     workforce: ClusterWorkers
-    say: Callable[[str], None]
+    tell_user: Callable[[str], None]
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -55,8 +55,8 @@ class ClusterCarrier:
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
         """Have every job done. What is done is told at once; an interruption leaves the rest undone."""
         question = WorkerQuestion(plan, self.workforce.question.folder)
-        workforce = replace(self.workforce, question=question, answers={}, unfit=set())
-        dealing = _TaskDealing(self.connection, workforce, listener, self.say, plan, source)
+        workforce = replace(self.workforce, question=question, answers={}, unfit_workers=set())
+        dealing = _TaskDealing(self.connection, workforce, listener, self.tell_user, plan, source)
         try:
             workforce.begin()
             dealing.deal(groups_of(jobs))
@@ -85,11 +85,11 @@ class _TaskDealing:
     connection: Connection
     workforce: ClusterWorkers
     listener: Listener
-    say: Callable[[str], None]
+    tell_user: Callable[[str], None]
     plan: Plan
     source: str
     run: str = field(default_factory=lambda: secrets.token_hex(4))
-    waiting: dict[Group, Jobs] = field(default_factory=dict)
+    waiting_groups: dict[Group, Jobs] = field(default_factory=dict)
     dealt_parts: dict[Any, _DealtTask] = field(default_factory=dict)
     _submitted: int = 0
     _judged_count: int = 0
@@ -103,8 +103,8 @@ class _TaskDealing:
             if reason := self.workforce.why_not(group[0]):
                 self.listener.give_up(jobs, reason)
             else:
-                self.waiting[group] = jobs
-        while self.waiting or self.dealt_parts:
+                self.waiting_groups[group] = jobs
+        while self.waiting_groups or self.dealt_parts:
             self._look()
             self._hand_out()
             if not self._take():
@@ -119,26 +119,28 @@ class _TaskDealing:
         if time.monotonic() - self._looked < LOOK:
             return
         for unfit in self.workforce.refresh():
-            self.say(f"{unfit} It is given nothing to do.")
+            self.tell_user(f"{unfit} It is given nothing to do.")
         self._looked = time.monotonic()
         for future, dealt in list(self.dealt_parts.items()):
             if not future.done() and not any(address in self.workforce.answers for address in dealt.workers):
                 future.cancel()
                 del self.dealt_parts[future]
-                self.waiting.update(dealt.groups)
+                self.waiting_groups.update(dealt.groups)
         self._mind_the_stuck()
 
     def _mind_the_stuck(self) -> None:
         """Say that nobody can judge what is left; after a while, give it up."""
-        stuck = [group for group in self.waiting if not self.workforce.able(group[0])]
+        stuck = [group for group in self.waiting_groups if not self.workforce.able(group[0])]
         if not stuck or self.dealt_parts:
             self._stuck_since = 0.0
         elif not self._stuck_since:
             self._stuck_since = time.monotonic()
-            self.say(f"no worker is left that can judge {stuck[0][0]}. The run waits for one, {PATIENCE:.0f} seconds.")
+            self.tell_user(f"no worker is left that can judge {stuck[0][0]}. "
+                           f"The run waits for one, {PATIENCE:.0f} seconds.")
         elif time.monotonic() - self._stuck_since > PATIENCE:
             for group in stuck:
-                self.listener.give_up(self.waiting.pop(group), "no worker of the cluster was left that could judge it")
+                self.listener.give_up(self.waiting_groups.pop(group),
+                                      "no worker of the cluster was left that could judge it")
 
     def _hand_out(self) -> None:
         """To each set of workers a little more than it takes at once."""
@@ -147,12 +149,12 @@ class _TaskDealing:
             free = AHEAD * self.workforce.slots(workers) - held[workers]
             size = self._size(len(groups), self.workforce.slots(workers))
             for batch in list(batch_groups(groups, size))[:max(0, free)]:
-                self._submit({group: self.waiting.pop(group) for group in batch}, workers)
+                self._submit({group: self.waiting_groups.pop(group) for group in batch}, workers)
 
     def _by_workers(self) -> Mapping[tuple[str, ...], Sequence[Group]]:
         """What waits, by the workers that can judge it."""
         found: dict[tuple[str, ...], list[Group]] = {}
-        for group in self.waiting:
+        for group in self.waiting_groups:
             if workers := self.workforce.able(group[0]):
                 found.setdefault(workers, []).append(group)
         return found

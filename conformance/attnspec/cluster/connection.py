@@ -90,7 +90,7 @@ class Connection:
     """What a run needs of Dask's client."""
 
     client: Any
-    distributed: ModuleType
+    distributed_module: ModuleType
 
     def workers(self) -> Mapping[str, int]:
         """How many tasks each worker takes at once, by its address. Raises SchedulerLostError."""
@@ -131,9 +131,9 @@ class Connection:
         """What came of it, or why nothing did."""
         try:
             return decode(TaskResult, json.loads(future.result()))
-        except self.distributed.KilledWorker:
+        except self.distributed_module.KilledWorker:
             return TaskResult(wrong="workers died at it again and again, and Dask gave it up.")
-        except (CancelledError, self.distributed.client.FutureCancelledError):
+        except (CancelledError, self.distributed_module.client.FutureCancelledError):
             return TaskResult(wrong=LOST)
         except Exception as problem:
             return TaskResult(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")

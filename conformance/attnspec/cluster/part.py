@@ -45,7 +45,7 @@ def carried_out(task: Task) -> TaskResult:
         result = Session(task.plan, source=task.source, sharing=NamedGroups(frozenset(task.groups))).run([kept])
     except AttnspecError as problem:
         return TaskResult(wrong=str(problem))
-    if result.interrupted:
+    if result.is_interrupted:
         return TaskResult(wrong="it was interrupted.")
     return TaskResult(tuple(kept.lines), result.defects, seconds=kept.seconds)
 

@@ -70,7 +70,7 @@ def _absent(plan: Plan) -> Iterator[str]:
 def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
     """Why a target cannot be judged here, as far as that is known without importing it."""
     if target in known:
-        return known[target].missing
+        return known[target].why_missing
     place, _, _ = target.rpartition(":")
     if is_own(target) or not place:
         return ""

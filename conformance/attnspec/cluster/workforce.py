@@ -32,7 +32,7 @@ class ClusterWorkers:
     digest: str
     answers: dict[str, WorkerAnswer] = field(default_factory=dict)
     threads: Mapping[str, int] = field(default_factory=dict)
-    unfit: set[str] = field(default_factory=set)
+    unfit_workers: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
         """Ask all there are. Raises UsageError for one that is not fit, where there is none, and where none has the
@@ -52,13 +52,14 @@ class ClusterWorkers:
         """Ask who has come, and forget who has gone. What is wrong with those who are not fit, told once."""
         self.threads = self.connection.workers()
         self.answers = {address: told for address, told in self.answers.items() if address in self.threads}
-        come = [address for address in self.threads if address not in self.answers and address not in self.unfit]
+        come = [address for address in self.threads if address not in self.answers
+                and address not in self.unfit_workers]
         unfit = []
         for address, told in self.connection.ask(self.question, come).items():
             try:
                 self.answers[address] = self._checked(address, told)
             except UsageError as problem:
-                self.unfit.add(address)
+                self.unfit_workers.add(address)
                 unfit.append(problem)
         return unfit
 
@@ -89,7 +90,7 @@ class ClusterWorkers:
         """The workers that can judge a target."""
         return tuple(address for address, told in self.answers.items() if not told.missing.get(target, ""))
 
-    def missing(self) -> Mapping[str, str]:
+    def why_missing(self) -> Mapping[str, str]:
         """Why no worker can judge a target, by target; empty if one can."""
         targets = dict.fromkeys(target for told in self.answers.values() for target in told.missing)
         return {target: self.why_not(target) for target in targets}

@@ -50,7 +50,7 @@ def wanted_lift(subject: Subject, said: str) -> tuple[str, str]:
 
 def frameworks_of(subject: Subject) -> frozenset[str]:
     """The packages that the module of the subject's function imports by name, and the framework it is handed."""
-    used = subject.described.uses if subject.described else ()
+    used = subject.description.uses if subject.description else ()
     return frozenset({subject.declaration.lift, *used} - {""})
 
 

@@ -192,14 +192,15 @@ class ArithmeticExplainer:
         met = [failing, *([first] if first and count_work(first.sizes) <= PURSE else [])]
         if _is_plain(trial.check):
             self._met_cases.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
-        if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
+        if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held_recipes):
             return None
         if of_backward := self._explain_backward(trial, failing, met, claimed):
             return of_backward
         every = list(self._wider(trial.evaluator))
         classes = [each for each in every if self._tried_classes.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
-            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
+            under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None, breadcrumb=lambda _: None,
+                            sample=0)
             if (_allows_met(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator)
                     and _says_something(evaluator) and under.hold().failure is None):
                 if _fails_in_float32(trial, failing):
@@ -219,7 +220,7 @@ class ArithmeticExplainer:
         for wider in backward_classes_for(dtype, subject.declaration.kind):
             words = {**subject.declaration.backward_precision.get(dtype, {}), **wider.words, "reason": wider.cause}
             evaluator = trial.evaluator.under_backward(words)
-            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
+            under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None, breadcrumb=lambda _: None)
             if (_allows_met(under, failing, met, claimed) and self._allows_gradients(wider, evaluator)
                     and under.hold().failure is None):
                 return None if _fails_in_float32(trial, failing) else _explain_by_words(
@@ -256,11 +257,11 @@ class ArithmeticExplainer:
         with ordinary values first: whole numbers are numbers of any format.
         """
         marked = [(wider, evaluator) for wider, evaluator in classes
-                  if wider.fits and _fit(evaluator.remembered, wider.fits)]
+                  if wider.fits and _fit(evaluator.remembered_answers, wider.fits)]
         if marked:
             judge_case(trial, trial.evaluator, replace(failing, families=("normal",)))
         for wider, evaluator in marked:
-            is_fit = _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
+            is_fit = _fit(evaluator.remembered_answers, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
             if is_fit and _says_something(evaluator):
                 self._answers.add((evaluator.dtype, wider.cause))
                 return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
@@ -280,7 +281,7 @@ class ArithmeticExplainer:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
         key = evaluator.dtype, wider.cause
         if key not in self._tried_classes:
-            self._tried_classes[key] = ((not wider.fits or _fit(evaluator.remembered, wider.fits))
+            self._tried_classes[key] = ((not wider.fits or _fit(evaluator.remembered_answers, wider.fits))
                                         and self._allows_what_failed(evaluator)
                                         and not (wider.shows and self._is_finer(wider, declared))
                                         and self._allows_plain(evaluator, CONVICTING))
@@ -311,7 +312,7 @@ class ArithmeticExplainer:
         if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
             return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                      purse=PURSE, until=compiling.end_of_clause if compiling else math.inf)
+                      purse=PURSE, compiling_ends=compiling.end_of_clause if compiling else math.inf)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 
@@ -352,7 +353,7 @@ def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     if not is_half(evaluator.dtype) or DType.FLOAT32 not in evaluator.subject.declaration.dtypes:
         return False
     single = Evaluator(evaluator.subject, DType.FLOAT32, evaluator.conventions)
-    return isinstance(judge_case(replace(trial, before=None), single, recipe).failure, Violated)
+    return isinstance(judge_case(replace(trial, failed_before=None), single, recipe).failure, Violated)
 
 
 def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
@@ -396,7 +397,7 @@ def _in_jax(subject: Subject, wider: WiderArithmetic) -> str:
 
 def _with_own(subject: Subject, key: str, precision: Mapping[str, Words]) -> Mapping[str, Words]:
     """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
-    said = subject.described.attributes.get(key, {}) if is_bare(subject.id) and subject.described else {}
+    said = subject.description.attributes.get(key, {}) if is_bare(subject.id) and subject.description else {}
     return {**said, **precision} if isinstance(said, Mapping) else precision
 
 

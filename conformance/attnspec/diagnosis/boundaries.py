@@ -86,12 +86,12 @@ class _BoundarySearch:
         single = {told.words: told for axis in self._axes if self._is_told(axis)
                   for told in [self._describe_axis(axis)]}
         told = self._select_needed_conditions((*joined, *related, *single.values()))
-        smallest = self.resizer.failing[self.start_sizes]
+        smallest = self.resizer.failing_recipes[self.start_sizes]
         return Boundary(smallest, tuple(told), tuple(self._nearest_holding_sizes()))
 
     def _select_needed_conditions(self, told: Sequence[BoundaryCondition]) -> tuple[BoundaryCondition, ...]:
         """Those that every case which failed meets: two axes may be found to matter that stand in for a third."""
-        failed = [sizes.by_axis for sizes, fails in self.resizer.known.items() if fails]
+        failed = [sizes.by_axis for sizes, fails in self.resizer.known_sizes.items() if fails]
         return tuple(each for each in told if not each.is_settled or all(
             is_needed(part, failed) for part in parts_of(f"Fails where {each.words}")))
 
@@ -171,7 +171,7 @@ class _BoundarySearch:
 
     def _known_lengths(self, axis: str, at: Callable[[int], Sizes]) -> dict[int, bool]:
         """How the lengths of an axis fared so far, with the sizes `at` each."""
-        return {length_along(sizes, axis): failed for sizes, failed in self.resizer.known.items()
+        return {length_along(sizes, axis): failed for sizes, failed in self.resizer.known_sizes.items()
                 if at(length_along(sizes, axis)) == sizes}
 
     def _fades(self, condition: LengthCondition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
@@ -318,7 +318,7 @@ class _BoundarySearch:
 
     def _may_equal(self, one: str, other: str) -> bool:
         """Whether a case with both of one length was put."""
-        return any(length_along(sizes, one) == length_along(sizes, other) for sizes in self.resizer.known)
+        return any(length_along(sizes, one) == length_along(sizes, other) for sizes in self.resizer.known_sizes)
 
     def _find_joint_conditions(self) -> Iterator[BoundaryCondition]:
         """Products of two axes that have to be large together: what one lacks the other makes up for."""
@@ -396,7 +396,7 @@ class _BoundarySearch:
 
     def _holding(self, one: str, other: str) -> list[Sizes]:
         """What is known to hold with other lengths of two axes, all others as they are."""
-        return [sizes for sizes, failed in self.resizer.known.items() if not failed
+        return [sizes for sizes, failed in self.resizer.known_sizes.items() if not failed
                 and move_axis(move_axis(self.start_sizes, one, length_along(sizes, one)), other,
                               length_along(sizes, other)) == sizes]
 

@@ -70,7 +70,7 @@ class FaultCandidate:
         return len(self._put[0][1]) if 0 in self._put else 0
 
     @property
-    def remembered(self) -> int:
+    def remembered_count(self) -> int:
         """How many calls are remembered, those with noise too."""
         return sum(len(steps) for _, steps in self._put.values())
 

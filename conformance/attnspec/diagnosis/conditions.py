@@ -38,7 +38,7 @@ class BoundaryCondition:
 
     axes: tuple[str, ...]
     words: str
-    holds: str
+    holding_text: str
     is_settled: bool = True
 
 
@@ -58,7 +58,7 @@ class Boundary:
         """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
         if not self.conditions:
             return ""
-        holds = " and ".join(f"at {each.holds}" for each in self.conditions)
+        holds = " and ".join(f"at {each.holding_text}" for each in self.conditions)
         is_settled = all(each.is_settled for each in self.conditions)
         begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
         return f"{begin} {' and '.join(each.words for each in self.conditions)}; holds {holds}{end}."

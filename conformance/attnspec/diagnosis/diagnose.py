@@ -179,9 +179,9 @@ class Examiner:
 
         place: at which sizes it fails, and at which not, if that is known.
         """
-        case = replace(self._case(trial, failing), held=place.held)
+        case = replace(self._case(trial, failing), held_recipes=place.held_recipes)
         self._latest.clear()  # where it is diagnosed once more, the subject may have been made anew
-        if place.held:
+        if place.held_recipes:
             self._located_cases.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
             return Diagnosis()
@@ -205,7 +205,7 @@ class Examiner:
             return ""
         steps = self._faring(case).steps
         raises = bool(steps) and all(step.ending is Ending.RAISED for step in steps)
-        return f"{RAISES_ALWAYS}{steps[0].raised}" if raises else ""
+        return f"{RAISES_ALWAYS}{steps[0].exception_text}" if raises else ""
 
     def _named_before(self, case: FailingCase) -> tuple[FaultMatch, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""

@@ -40,7 +40,7 @@ class FailingCase:
     bar: ComparisonStandard
     log: tuple[LoggedCall, ...]
     fails: bool
-    held: tuple[Recipe, ...] = ()
+    held_recipes: tuple[Recipe, ...] = ()
     _rulers: dict[int, AnswerRuler] = field(default_factory=dict)
     _candidates: dict[str, FaultCandidate] = field(default_factory=dict)
     _explained_by_fault: dict[str, bool] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class FailingCase:
         if fault.name not in self._too_wide:
             candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
             self._fails(candidate, self.recipe)
-            self._too_wide[fault.name] = is_told_by(self._fails(candidate, recipe) for recipe in self.held)
+            self._too_wide[fault.name] = is_told_by(self._fails(candidate, recipe) for recipe in self.held_recipes)
         return self._too_wide[fault.name]
 
     def _in_its_place(self, fault: Fault) -> Evaluator:

@@ -208,9 +208,9 @@ class DiagnosticInputs:
         return self._candidates[fault.name]
 
     @property
-    def remembered(self) -> int:
+    def remembered_count(self) -> int:
         """How many answers of faults the panel remembers."""
-        return sum(each.remembered for each in self._candidates.values())
+        return sum(each.remembered_count for each in self._candidates.values())
 
     def is_right(self, fault: Fault, index: int) -> bool:
         """Whether the fault answers this call as the definition does; found out once in the life of the panel."""
@@ -238,7 +238,7 @@ class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
         if place not in self:
             self[place] = DiagnosticInputs(bar, dtype)
         self.move_to_end(place)
-        while len(self) > 1 and sum(each.remembered for each in self.values()) > self.most:
+        while len(self) > 1 and sum(each.remembered_count for each in self.values()) > self.most:
             self.popitem(last=False)
         return self[place]
 

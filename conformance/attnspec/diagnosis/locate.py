@@ -177,15 +177,15 @@ PARTLY_TAKEN = "no small test input that could be tried shows it; on others the 
 class SeenAnswer:
     """What a subject answered and what the definition says of it."""
 
-    seen: Array
-    expected: Expectation
+    seen_array: Array
+    expectation: Expectation
 
     @property
     def is_right(self) -> bool:
         """Whether every entry that is claimed lies within the subject's allowance."""
         with np.errstate(invalid="ignore"):
-            near = np.abs(self.seen - self.expected.output) <= self.expected.output_allowance
-        return bool((near | ~self.expected.claimed[..., None]).all())
+            near = np.abs(self.seen_array - self.expectation.output) <= self.expectation.output_allowance
+        return bool((near | ~self.expectation.claimed[..., None]).all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,7 +217,7 @@ class Reader:
         if subject.refuses(problem):
             return None
         step = log_call(subject, problem)
-        self.endings.append(step.raised)
+        self.endings.append(step.exception_text)
         if step.ending is not Ending.ANSWERED:
             return None
         expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
@@ -279,7 +279,7 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
         if past := problem.keywords & set(CACHED):  # the same keys and values, none of them handed over as past
             without[min(past)] = reader.look(joined(problem))
         needed = [_narrow_keyword(reader, problem, name) for name, other in without.items() if other and other.is_right]
-        what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
+        what = "not finite" if not np.isfinite(sight.seen_array[sight.expectation.claimed]).all() else "wrong"
         if needed:
             yield f"{SPOILT}{what} here, and right once {' or '.join(needed)} is left out"
 
@@ -296,7 +296,7 @@ def _narrow_keyword(reader: Reader, problem: Problem, name: str) -> str:
 def _read_repeated_call(reader: Reader) -> Iterator[str]:
     """The same call twice."""
     one, two = (reader.look(reader.problem()) for _ in range(2))
-    if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
+    if one and two and (np.abs(one.seen_array - two.seen_array) > 2 * one.expectation.output_allowance).any():
         yield "the same call gives another answer the second time (memory of earlier calls, or chance)"
 
 
@@ -315,9 +315,9 @@ def _read_inverted_mask(reader: Reader) -> Iterator[str]:
     """Exactly the keys are seen that the mask hides; rows that would see none may hold anything."""
     sight = reader.weights("mask", is_flat=True)
     if sight and not sight.is_right:
-        visible = sight.expected.visible & sight.expected.claimed[..., None]
+        visible = sight.expectation.visible & sight.expectation.claimed[..., None]
         rows = visible.any(axis=-1) & ~visible.all(axis=-1)
-        if rows.any() and ((sight.seen != 0) == ~visible)[rows].all():
+        if rows.any() and ((sight.seen_array != 0) == ~visible)[rows].all():
             yield INVERTED
 
 
@@ -326,8 +326,9 @@ def _hidden(reader: Reader) -> Iterator[str]:
     for keyword, what in _HIDING:
         sight = reader.weights(keyword, is_flat=True)
         if sight and not sight.is_right:
-            claimed, visible = sight.expected.claimed[..., None], sight.expected.visible
-            lost, leaked = (claimed & visible & (sight.seen == 0)).any(), (claimed & ~visible & (sight.seen != 0)).any()
+            claimed, visible = sight.expectation.claimed[..., None], sight.expectation.visible
+            lost = (claimed & visible & (sight.seen_array == 0)).any()
+            leaked = (claimed & ~visible & (sight.seen_array != 0)).any()
             if leaked:
                 yield f"a query attends to keys that the {what} excludes ({what})"
             elif lost:
@@ -340,8 +341,8 @@ def _normalised(reader: Reader) -> Iterator[str]:
         sight = reader.weights(is_flat=is_flat)
         if sight is None:
             continue
-        total, claimed = sight.seen.sum(axis=-1), sight.expected.claimed
-        if (claimed & ~(np.abs(total - 1) <= sight.expected.row_sum_allowance)).any():
+        total, claimed = sight.seen_array.sum(axis=-1), sight.expectation.claimed
+        if (claimed & ~(np.abs(total - 1) <= sight.expectation.row_sum_allowance)).any():
             worst = total[claimed][np.abs(total[claimed] - 1).argmax()]
             yield f"rows of weights sum to {worst:.7g}, not to 1 (softmax)"
         elif is_flat and not sight.is_right:
@@ -365,9 +366,9 @@ def _biased(reader: Reader) -> Iterator[str]:
 
 def _compare_logits(sight: SeenAnswer, what: str, stage: str) -> str:
     """A factor, if one explains the logits; else the stage that spoils them."""
-    expected = sight.expected
+    expected = sight.expectation
     true, allowance = expected.logits, expected.logits_allowance
-    seen = relative_logits(sight.seen, true)
+    seen = relative_logits(sight.seen_array, true)
     counts = expected.claimed[..., None] & expected.visible & np.isfinite(allowance) & np.isfinite(seen)
     if not (counts & (true != 0)).any():
         return f"{what} cannot be computed from the weights ({'logits' if stage.endswith('scale') else stage})"
@@ -395,7 +396,7 @@ def _read_permuted_heads(reader: Reader) -> Iterator[str]:
     """Heads: each right in itself, and in the place of another."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
-        order = [_owner(sight, head) for head in range(sight.seen.shape[1])]
+        order = [_owner(sight, head) for head in range(sight.seen_array.shape[1])]
         if all(owner >= 0 for owner in order):
             yield f"the heads come out in the order {', '.join(map(str, order))} (merge)"
 
@@ -409,8 +410,8 @@ def _read_mixed_values(reader: Reader) -> Iterator[str]:
 
 def _owner(sight: SeenAnswer, head: int) -> int:
     """The head whose true output this one shows; -1 for none."""
-    truth, slack = sight.expected.output, sight.expected.output_allowance
-    fits = [bool((np.abs(sight.seen[:, head] - truth[:, other]) <= slack[:, other]).all())
+    truth, slack = sight.expectation.output, sight.expectation.output_allowance
+    fits = [bool((np.abs(sight.seen_array[:, head] - truth[:, other]) <= slack[:, other]).all())
             for other in range(truth.shape[1])]
     return fits.index(True) if True in fits else -1
 

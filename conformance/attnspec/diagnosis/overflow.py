@@ -80,7 +80,7 @@ class RawExponentials:
 def _overflows(reader: Reader, format: np.finfo[Any]) -> bool:
     """Whether equal logits whose exponential is beyond a format give an answer that is not finite."""
     sight = _of_equal_logits(reader, 2.0 ** np.ceil(np.log2(np.log(float(format.max)))))
-    return sight is not None and not np.isfinite(sight.seen).all()
+    return sight is not None and not np.isfinite(sight.seen_array).all()
 
 
 def _of_equal_logits(reader: Reader, logit: float) -> SeenAnswer | None:

@@ -43,13 +43,13 @@ class ArrayGauge:
     truth: Array
     own: Array
     other: Array
-    either: Array
-    judged: Array
+    honest_difference: Array
+    judged_rows: Array
     relative: float
 
     def is_near(self, seen: Array, allowance: Array) -> bool:
         """Whether an array, (B,H,T,Dv) or as the truth is, is the true one within an allowance."""
-        return not (self.judged & _exceeds_slack(seen, self.truth, allowance)).any()
+        return not (self.judged_rows & _exceeds_slack(seen, self.truth, allowance)).any()
 
     def are_near(self, seen: Array, other: Array, spread: float) -> bool:
         """Whether two arrays, (B,H,T,Dv) or as the truth is, are one within the roundings of both classes at the size
@@ -59,21 +59,21 @@ class ArrayGauge:
                        for array in (other, self.truth))
         # a wrong answer may be larger than the true one, and rounds in proportion to its own size
         stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
-        slack = self.either * stretch + self.relative * size + spread
-        return not (self.judged & _exceeds_slack(seen, other, slack)).any()
+        slack = self.honest_difference * stretch + self.relative * size + spread
+        return not (self.judged_rows & _exceeds_slack(seen, other, slack)).any()
 
     def are_close(self, seen: Array, other: Array) -> bool:
         """Whether two arrays, (B,H,T,Dv) or as the truth is, are as near to each other as two honest ones, entry by
         entry.
         """
-        return not (self.judged & _exceeds_slack(seen, other, self.own + self.other)).any()
+        return not (self.judged_rows & _exceeds_slack(seen, other, self.own + self.other)).any()
 
     def nearness(self, seen: Array, other: Array) -> float:
         """How far an array, (B,H,T,Dv) or as the truth is, is from another, in units of how far it is from the true
         one: below 1 is nearer.
         """
         with np.errstate(all="ignore"):
-            gap, off = (float(np.nanmax(np.where(self.judged, np.abs(seen - array), 0.0), initial=0.0))
+            gap, off = (float(np.nanmax(np.where(self.judged_rows, np.abs(seen - array), 0.0), initial=0.0))
                         for array in (other, self.truth))
         return gap / off if off > 0 else np.inf if gap > 0 else 0.0
 
@@ -346,5 +346,5 @@ def _average_over_heads(gauge: ArrayGauge) -> ArrayGauge:
     truth = gauge.truth.mean(axis=1)
     more = gauge.truth.shape[1] * gauge.relative * truth
     own, other, either = (array.mean(axis=1) + more.max(axis=-1, keepdims=True)
-                          for array in (gauge.own, gauge.other, gauge.either))
-    return ArrayGauge(truth, own, other, either, np.asarray(gauge.judged.all(axis=1)), gauge.relative)
+                          for array in (gauge.own, gauge.other, gauge.honest_difference))
+    return ArrayGauge(truth, own, other, either, np.asarray(gauge.judged_rows.all(axis=1)), gauge.relative)

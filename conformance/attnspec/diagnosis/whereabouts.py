@@ -63,7 +63,7 @@ class ProblemNumber:
     name: str
     read_number: Callable[[Problem], float | None]
     is_flag: bool = False
-    otherwise: str = ""
+    otherwise_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,10 @@ def _sees_no_key(all_of_them: bool) -> Callable[[Problem], float | None]:
 
 
 VARIABLES = (
-    ProblemNumber("no query sees a key", _sees_no_key(all_of_them=True), is_flag=True, otherwise="some query sees one"),
+    ProblemNumber("no query sees a key", _sees_no_key(all_of_them=True), is_flag=True,
+                  otherwise_text="some query sees one"),
     ProblemNumber("a query sees no key", _sees_no_key(all_of_them=False), is_flag=True,
-                  otherwise="each query sees one"),
+                  otherwise_text="each query sees one"),
     ProblemNumber("P + i", _last_place),
     ProblemNumber("the largest key length", _largest_of("key_lengths")),
     ProblemNumber("the largest query length", _largest_of("query_lengths")),
@@ -150,7 +151,7 @@ def condition_on(variable: ProblemNumber, facts: Sequence[ProblemOutcome]) -> Bo
         return None
     if variable.is_flag:
         is_so = failing == [1.0] and holding == [0.0]
-        return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise}") if is_so else None
+        return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise_text}") if is_so else None
     if len(failing) == 1 and len(holding) > FEW and failing[0] not in holding:
         nearest = min(holding, key=lambda value: abs(value - failing[0]))
         return _condition(variable, "=", failing[0], nearest) if holding[0] < failing[0] < holding[-1] else None
@@ -167,8 +168,8 @@ def _condition(variable: ProblemNumber, sign: str, fails: float, holds: float) -
 
 def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
     """What the search has put."""
-    for sizes, fails in resizer.known.items():
-        recipe = resizer.failing.get(sizes) if fails else resizer.first_at(sizes)
+    for sizes, fails in resizer.known_sizes.items():
+        recipe = resizer.failing_recipes.get(sizes) if fails else resizer.first_at(sizes)
         if recipe and (problem := _measurable(trial, recipe)):
             yield ProblemOutcome(problem, fails)
 
@@ -247,7 +248,7 @@ class FailurePlace:
     begins: str = ""
     wrong: str = ""
     case: Recipe | None = None
-    held: tuple[Recipe, ...] = ()
+    held_recipes: tuple[Recipe, ...] = ()
     smallest: Sizes | None = None
 
 
@@ -309,7 +310,7 @@ class FailureLocator:
         if boundary is None:
             return NOWHERE
         place = _place_failure(trial, resizer, boundary) if failure is Violated else FailurePlace(boundary.sentence)
-        return replace(place, held=resizer.held_recipes[:HELD], smallest=boundary.smallest.sizes)
+        return replace(place, held_recipes=resizer.held_recipes[:HELD], smallest=boundary.smallest.sizes)
 
     def spoken_against(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
         """What was told of where failures begin, as what is needed alone, where a case that holds speaks against it;
@@ -357,7 +358,7 @@ def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaise
 def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
     """With the wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
     for sizes in _with_room(boundary):
-        recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
+        recipe = resizer.failing_recipes.get(sizes) if resizer.fails(sizes) else None
         found = wrong_entries(trial.scene(recipe)) if recipe else None
         if found:
             return FailurePlace(boundary.sentence, f"At {sizes}: {describe_ranges(*found)}.", recipe)

@@ -54,7 +54,7 @@ def _with_its_gradients(subject: Subject) -> Subject:
     """The subject, of which gradients can be had unless its framework says that there are none."""
     asked = subject.with_gradients
     words = "" if asked is subject else _without_derivative(asked)
-    return replace(subject, refused={**subject.refused, GRAD: words}) if words else asked
+    return replace(subject, refused_words={**subject.refused_words, GRAD: words}) if words else asked
 
 
 def _without_derivative(subject: Subject) -> str:

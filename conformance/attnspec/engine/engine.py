@@ -253,7 +253,7 @@ class Engine:
         from attnspec.subjects.target import begin_target  # noqa: PLC0415  (weight: numpy)
 
         known = self._find_registered(target)
-        is_there = is_bare(target) or (known and not known.missing)
+        is_there = is_bare(target) or (known and not known.why_missing)
         if is_there and target not in self.plan.in_process:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
             begin_target(target, surroundings, known, map(Path, self.plan.implementations))
@@ -281,7 +281,7 @@ class Engine:
 
     def find_refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
-        return self._subject_run(target).subject.refused
+        return self._subject_run(target).subject.refused_words
 
     def applies(self, item: Item) -> bool:
         """Whether the subject takes what an item needs. Raises TargetError or ManifestError if it cannot be had."""

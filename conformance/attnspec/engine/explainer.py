@@ -197,7 +197,7 @@ class Explainer:
         if diagnosis.located_stage.startswith(MAGNITUDE):  # sizes matter as far as they make numbers large
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.likely_faults, located=diagnosis.located_stage,
-                       explained=way_out(trial, recipe, diagnosis, place.held))
+                       explained=way_out(trial, recipe, diagnosis, place.held_recipes))
 
     def _as_spoken_against(self, place: FailurePlace, held: Sequence[Recipe]) -> FailurePlace:
         """The place of the last failing case; with what was told of earlier ones, where a case that holds speaks

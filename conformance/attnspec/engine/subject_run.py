@@ -87,7 +87,7 @@ class Refusals:
 
     def add_refusals(self, outcome: Outcome, within: Subject) -> Outcome:
         """The outcome of a trial within narrower limits, with what was found out on the way."""
-        found = {name: words for name, words in within.refused.items() if name not in self.subject.refused}
+        found = {name: words for name, words in within.refused_words.items() if name not in self.subject.refused_words}
         return replace(outcome, refused=found) if found else outcome
 
 
@@ -230,10 +230,10 @@ class SubjectRun:
             known = self._as_known(trial)  # what is listed as a failure is one, whatever its words
             trial = replace(trial, refused_by=self._refusals.refusal_finder(dtype)) if left else trial
             tally = known or trial.hold()
-            if not tally.refused:
+            if not tally.word_refusals:
                 told = with_probed(self._sentence(trial, tally), check, evaluator)
                 return self._refusals.add_refusals(told, evaluator.subject)
-            evaluator = evaluator.within_limits_of(narrow_subject(evaluator.subject, tally.refused))
+            evaluator = evaluator.within_limits_of(narrow_subject(evaluator.subject, tally.word_refusals))
         raise AssertionError("the last trial takes refusals for failures")
 
     def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
@@ -272,13 +272,13 @@ class SubjectRun:
         trial = Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
                       self.breadcrumb, shrinks=known is None and not self._is_explained and not is_spent,
                       cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
-                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
+                      failed_before=self._failed.get(check.clause.id), raised_before=frozenset(self._raised),
                       shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
-                      asked=self._requested_sizes(check, evaluator),
+                      named_sizes=self._requested_sizes(check, evaluator),
                       sample=self._portions.sample(check.clause, evaluator.dtype),
                       small=self._small, is_explained=self._is_known)
         until = self._compiling.end_of_clause if self._compiling and not known else math.inf
-        return replace(trial, until=until, tell=partial(self._tell_failure, trial))
+        return replace(trial, compiling_ends=until, tell_failure=partial(self._tell_failure, trial))
 
     def _tell_failure(self, trial: Trial, failure: Failure, recipe: Recipe) -> None:
         """Tell of a failure as it is found: who is interrupted while it is made small has it."""
@@ -304,7 +304,7 @@ class SubjectRun:
 
     def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
         check, dtype = trial.check, trial.evaluator.dtype
-        self.held[check.clause.id, dtype] = tuple(tally.held)
+        self.held[check.clause.id, dtype] = tuple(tally.held_recipes)
         if tally.failure:
             return self._failure(trial, tally, tally.failure)
         if tally.cases:
@@ -400,5 +400,5 @@ class SubjectRun:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings), met=write_pairs(tally.met), spans=tally.spans, asked=tally.asked,
-                       sample=tally.sample, triples=write_pairs(tally.triples))
+                       readings=tuple(tally.readings), met=write_pairs(tally.met_pairs), spans=tally.spans,
+                       asked=tally.named_sizes, sample=tally.sample, triples=write_pairs(tally.triples))

@@ -113,10 +113,10 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
             if found.failure is None:
                 return super().check_correctness(definition, sol_runnable, *args, **more)
             if found.failure.verdict is not Verdict.VIOLATED:
-                return None, make_eval(EvaluationStatus.RUNTIME_ERROR, device, log, extra_msg=found.told)
+                return None, make_eval(EvaluationStatus.RUNTIME_ERROR, device, log, extra_msg=found.told_text)
             correctness = Correctness(**_errors(found), extra={"clause": found.failure.clause})
             return correctness, make_eval(EvaluationStatus.INCORRECT_NUMERICAL, device, log, correctness=correctness,
-                                          extra_msg=found.told)
+                                          extra_msg=found.told_text)
 
     return AttnspecEvaluator
 
@@ -155,9 +155,9 @@ class KernelJudgement:
     held: how many `must` clauses hold.  failure: the first that does not.  told: in words.
     """
 
-    held: int
+    held_count: int
     failure: Outcome | None = None
-    told: str = ""
+    told_text: str = ""
 
 
 def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUICK, seed: int = 0) -> KernelJudgement:

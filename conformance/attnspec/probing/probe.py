@@ -51,15 +51,15 @@ class SwitchFlip:
     """
 
     name: str
-    what: str
+    problem_text: str
     pose: Callable[[Asker], AnyProblem]
-    about: tuple[str, str] = ("", "")
+    settled_convention: tuple[str, str] = ("", "")
     is_implied: bool = False
 
     @property
-    def asks(self) -> str:
+    def question_text(self) -> str:
         """The question."""
-        return f"Does the variant give the same answer as the subject itself: {self.what}?"
+        return f"Does the variant give the same answer as the subject itself: {self.problem_text}?"
 
 
 def _masked(asker: Asker) -> Problem:
@@ -154,7 +154,7 @@ class VariantPair:
 
     def _claim(self, flip: SwitchFlip) -> str:
         """A variant agrees, unless the two declare different conventions, or none."""
-        name, form = flip.about
+        name, form = flip.settled_convention
         declared = [asker.subject.declaration.conventions for asker, _ in self._sides]
         said = {each.get(f"{name}.{form}", each.get(name, UNDEFINED)) for each in declared}
         return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
@@ -243,7 +243,7 @@ class PendingQuestion:
     """A question about to be put. `is_chance`: the answer will be one, so that nothing is claimed of it."""
 
     name: str
-    asks: str
+    question_text: str
     ask: Callable[[], Reply]
     claim: str = ""
     is_chance: bool = False
@@ -254,7 +254,7 @@ class PendingQuestion:
         if reply is None:
             return None
         claimed = "" if self.is_chance else reply.claimed or self.claim
-        return Found(self.name, self.asks, reply.answer, reply.detail, claimed)
+        return Found(self.name, self.question_text, reply.answer, reply.detail, claimed)
 
 
 def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
@@ -287,7 +287,7 @@ def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterat
     if base is not None:
         pair = VariantPair(Asker(base, asker.dtype), asker)
         flips = [flip for flip in FLIPS if not (brief and flip.is_implied)]
-        yield from (PendingQuestion(f"switch.{flip.name}", flip.asks, partial(pair.compare_flipped, flip))
+        yield from (PendingQuestion(f"switch.{flip.name}", flip.question_text, partial(pair.compare_flipped, flip))
                     for flip in flips)
 
 

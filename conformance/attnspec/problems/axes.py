@@ -74,7 +74,7 @@ class LengthDistribution:
 def taken_of(axis: LengthDistribution, refused: tuple[RefusalCondition, ...]) -> LengthDistribution:
     """The axis without the lengths at which one of these conditions holds: as it is where they leave none."""
     taken = {length: weight for length, weight in axis.weights.items()
-             if not any(each.holds({each.axis: length}) for each in refused)}
+             if not any(each.holds_at({each.axis: length}) for each in refused)}
     return replace(_axis(axis.name, taken), is_whole=False) if refused and taken else axis
 
 

@@ -100,7 +100,7 @@ class SizePlan:
     seed: int = 0
     dtype: DType = DType.FLOAT32
     compiles: bool = False
-    flipped: int = 0
+    flip_sizes: int = 0
     blocks: Blocks = ()
     hurries: bool = False
     _dealt_sizes: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -114,7 +114,7 @@ class SizePlan:
 
     def _rows(self, demand: Demand) -> tuple[Sizes, ...]:
         every = min(SHARED_IN_A_HURRY, SHARED[self.effort]) if self.hurries else SHARED[self.effort]
-        count = every if self.compiles else self.flipped if demand.flips else 0
+        count = every if self.compiles else self.flip_sizes if demand.flips else 0
         shared = self._of_shared(demand, tuple(self._deal_shared_sizes(count))) if count else ()
         return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
 

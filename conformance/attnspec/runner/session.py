@@ -54,7 +54,7 @@ class Result:
 
     exit_code: int
     done: tuple[Done, ...]
-    interrupted: bool
+    is_interrupted: bool
     defects: tuple[str, ...]
 
     @property

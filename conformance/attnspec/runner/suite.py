@@ -37,7 +37,7 @@ class JobItem(pytest.Item):
     def runtest(self) -> None:
         """Carry out the job."""
         self.user_properties.append(("attnspec", to_line(self._jobs.source.carry_out(self._job))))
-        _settle()
+        _freeze_garbage()
         if seconds := self._jobs.newly_compiling(self._job.target):
             self.user_properties.append(("attnspec-compiling", f"{seconds:.1f}"))
         if card := self._jobs.new_card(self._job.target):
@@ -84,6 +84,6 @@ class JobFile(pytest.File):
 
 
 @functools.cache
-def _settle() -> None:
+def _freeze_garbage() -> None:
     """What the first job has imported stays: to look for garbage in it again and again took a twentieth of all time."""
     gc.freeze()

@@ -179,5 +179,6 @@ def _absent(plan: Plan) -> Iterator[Mapping[str, str]]:
     """The subjects of the audited libraries that cannot be judged here, each with its reason."""
     libraries = plan.more.get(LIBRARIES, ())
     for name, subject in registered_subjects(plan.implementations).items():
-        if subject.missing and subject.library.folder in (libraries or (subject.library.folder,)):
-            yield {"subject": name, "library": subject.library.name, "title": subject.title, "reason": subject.missing}
+        if subject.why_missing and subject.library.folder in (libraries or (subject.library.folder,)):
+            yield {"subject": name, "library": subject.library.name, "title": subject.title,
+                   "reason": subject.why_missing}

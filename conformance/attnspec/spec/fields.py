@@ -38,7 +38,7 @@ class Fields:
     """
 
     mapping: Located
-    what: str
+    description: str
     error: type[AttnspecError] = SpecError
 
     def refuse_other_keys(self, known: Iterable[str]) -> None:
@@ -47,7 +47,7 @@ class Fields:
         for key in self.mapping:
             if key not in names:
                 self._refuse_torn_text(key)
-                raise self.error.unknown(f"key of {self.what}", key, names, where=self.place(key))
+                raise self.error.unknown(f"key of {self.description}", key, names, where=self.place(key))
 
     def place(self, key: str = "") -> FileLocation:
         """Where a field stands; without a key, or for a field not given, where the mapping stands."""
@@ -55,7 +55,7 @@ class Fields:
 
     def complain(self, key: str, message: str) -> AttnspecError:
         """An error about the field, to be raised: `file:line: 'key' message`."""
-        return self.error(f"{key!r} of {self.what} {message}", where=self.place(key))
+        return self.error(f"{key!r} of {self.description} {message}", where=self.place(key))
 
     def text(self, key: str, default: str | _Missing = REQUIRED) -> str:
         """Text that is not empty."""
@@ -77,7 +77,7 @@ class Fields:
         """A list of whole numbers."""
         for index, value, place in self.entries(key, "whole numbers"):
             if not isinstance(value, int) or isinstance(value, bool):
-                message = f"'{key}[{index}]' of {self.what} should be a whole number, not {describe(value)}."
+                message = f"'{key}[{index}]' of {self.description} should be a whole number, not {describe(value)}."
                 raise self.error(message, where=place)
         return tuple(self.mapping[key])
 
@@ -168,13 +168,13 @@ class Fields:
         if key in self.mapping:
             return False
         if default is REQUIRED:
-            raise self.error(f"{self.what} needs {key!r}.{self._present()}", where=self.place())
+            raise self.error(f"{self.description} needs {key!r}.{self._present()}", where=self.place())
         return True
 
     def _refuse_torn_text(self, key: str) -> None:
         """`{quote: one, two}` makes a key of `two`: such a key has a space or no plain letters, and holds nothing."""
         if self.mapping[key] is None and not (key.isascii() and key.isidentifier()):
-            message = f"{key!r} is not a key of {self.what}: within {{…}} a text with a comma needs quotes."
+            message = f"{key!r} is not a key of {self.description}: within {{…}} a text with a comma needs quotes."
             raise self.error(message, where=self.place(key))
 
     def _present(self) -> str:
@@ -189,9 +189,10 @@ class Fields:
     def _text(self, value: object, key: str, place: FileLocation) -> str:
         if not isinstance(value, str):
             quote = " Quote it if text is meant." if isinstance(value, bool | int | float) else ""
-            raise self.error(f"{key!r} of {self.what} should be text, not {describe(value)}.{quote}", where=place)
+            raise self.error(f"{key!r} of {self.description} should be text, not {describe(value)}.{quote}",
+                             where=place)
         if not value.strip():
-            raise self.error(f"{key!r} of {self.what} is empty.", where=place)
+            raise self.error(f"{key!r} of {self.description} is empty.", where=place)
         return value.strip()
 
     def entries(self, key: str, of: str) -> Iterator[tuple[int, object, FileLocation]]:
@@ -204,7 +205,7 @@ class Fields:
 
     def _fields(self, value: object, key: str, what: str, place: FileLocation) -> Fields:
         if not isinstance(value, Located):
-            raise self.error(f"{key!r} of {self.what} should be a mapping, not {describe(value)}.", where=place)
+            raise self.error(f"{key!r} of {self.description} should be a mapping, not {describe(value)}.", where=place)
         return Fields(value, what, self.error)
 
 

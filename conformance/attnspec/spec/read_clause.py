@@ -83,7 +83,7 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
     """
     fields.refuse_other_keys(CLAUSE_KEYS)
     identity = _id(fields)
-    fields = replace(fields, what=f"the clause {identity!r}")
+    fields = replace(fields, description=f"the clause {identity!r}")
     given = _merge_given(fields.inner("given", "`given`"), context)
     return Clause(
         id=identity, theme=theme or identity.partition(".")[0], level=fields.choice("level", Level),

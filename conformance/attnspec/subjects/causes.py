@@ -95,13 +95,13 @@ class _RefusalSearch:
     interview: Interview
     start: Case
     end: Case
-    kept: frozenset[str]
+    kept_keywords: frozenset[str]
 
     def find_refusals(self) -> Iterator[WordedRefusal]:
         """The refusals, one for each way in which the conditions along the axes can be met."""
-        keywords = frozenset(self.end.keywords) & self.kept
-        axes = self.kept - keywords
-        least = case_between(self.start, self.end, self.kept)
+        keywords = frozenset(self.end.keywords) & self.kept_keywords
+        axes = self.kept_keywords - keywords
+        least = case_between(self.start, self.end, self.kept_keywords)
         assert least is not None  # it was refused, so it could be made
         words = self.interview.refusal(least)
         relation = self._relation(axes)
@@ -142,7 +142,7 @@ class _RefusalSearch:
         """The conditions along an axis. Where a function refuses all but one key head, which broadcasts, that is told
         of Hkv: G says nothing of it.
         """
-        if axis != "G" or "H" in self.kept or not self._refuses_all_but_one_key_head():
+        if axis != "G" or "H" in self.kept_keywords or not self._refuses_all_but_one_key_head():
             return (self._find_axis_conditions(axis),)
         return (RefusalCondition("Hkv", ">", 1),), (RefusalCondition("Hkv", "<", "H"),)
 
@@ -154,9 +154,9 @@ class _RefusalSearch:
     def _find_axis_conditions(self, axis: str) -> tuple[RefusalCondition, ...]:
         def moved(size: int) -> Mapping[str, int]:
             partners = {second: size for second, first in _TOGETHER.items()
-                        if first == axis and second in self.kept and self._are_tied(second)}
+                        if first == axis and second in self.kept_keywords and self._are_tied(second)}
             plain = self.start.size_along("H")
-            heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept else {}
+            heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept_keywords else {}
             return {axis: size, **partners, **heads}
 
         taken, refused = self._sort_answers(axis, moved)
@@ -167,7 +167,7 @@ class _RefusalSearch:
         if axis == "H" and (unlike := self._unlike_batch(found)):
             return unlike
         sizes = {axis: self.end.size_along(axis)}
-        return found if any(each.holds(sizes)
+        return found if any(each.holds_at(sizes)
                             for each in found) else (RefusalCondition(axis, "=", self.end.size_along(axis)),)
 
     def _unlike_batch(self, found: Sequence[RefusalCondition]) -> tuple[RefusalCondition, ...]:
@@ -176,7 +176,7 @@ class _RefusalSearch:
         """
         only = found[0] if len(found) == 1 and found[0].sign == "≠" and found[0].step == 1 else None
         groups = self.end.size_along("G")
-        batch = (self.end if "B" in self.kept else self.start).size_along("B")
+        batch = (self.end if "B" in self.kept_keywords else self.start).size_along("B")
         if only is None or only.than != groups * batch:
             return ()
         is_moved = self._refuses({"B": 2 * batch, "H": groups * batch}) and not self._refuses(
@@ -202,7 +202,7 @@ class _RefusalSearch:
 
     def _move_refused_case(self, places: Mapping[str, int]) -> Case | None:
         """The least case that is refused, moved."""
-        least = case_between(self.start, self.end, self.kept)
+        least = case_between(self.start, self.end, self.kept_keywords)
         return least.move_case(**places) if least else None
 
     def _refuses(self, places: Mapping[str, int]) -> bool:
@@ -241,17 +241,17 @@ class AxisRefusals:
     """
 
     name: str
-    taken: Sequence[int]
-    refused: Sequence[int]
+    taken_sizes: Sequence[int]
+    refused_sizes: Sequence[int]
     refuses: Callable[[int], bool]
     keeps: Callable[[int], bool] = lambda _: False
 
     def conditions(self) -> tuple[RefusalCondition, ...]:
         """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
-        if len(self.taken) == 1 and self._takes_size(twice := 2 * self.taken[0]):
-            return replace(self, taken=(*self.taken, twice)).conditions()
-        least, most = min(self.taken), max(self.taken)
-        inner = [size for size in self.refused if least < size < most]
+        if len(self.taken_sizes) == 1 and self._takes_size(twice := 2 * self.taken_sizes[0]):
+            return replace(self, taken_sizes=(*self.taken_sizes, twice)).conditions()
+        least, most = min(self.taken_sizes), max(self.taken_sizes)
+        inner = [size for size in self.refused_sizes if least < size < most]
         if not inner:
             return tuple(self._ends(1))
         step = self._step()
@@ -262,8 +262,8 @@ class AxisRefusals:
 
     def _step(self) -> int:
         """The largest step of which all that is taken is a multiple, unless half a step further is taken as well."""
-        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken)), 1)
-        while step > 1 and self._takes_size(min(self.taken) + step // 2):
+        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken_sizes)), 1)
+        while step > 1 and self._takes_size(min(self.taken_sizes) + step // 2):
             step //= 2
         return step
 
@@ -272,16 +272,16 @@ class AxisRefusals:
 
     def _ends(self, step: int) -> Iterator[RefusalCondition]:
         """Refused from a size on, upwards and downwards, among the multiples of a step."""
-        below = [size for size in self.refused if size < min(self.taken) and size % step == 0]
-        above = [size for size in self.refused if size > max(self.taken) and size % step == 0]
-        if len(self.taken) == 1 and below and above and step == 1:
-            yield RefusalCondition(self.name, "≠", self.taken[0])
+        below = [size for size in self.refused_sizes if size < min(self.taken_sizes) and size % step == 0]
+        above = [size for size in self.refused_sizes if size > max(self.taken_sizes) and size % step == 0]
+        if len(self.taken_sizes) == 1 and below and above and step == 1:
+            yield RefusalCondition(self.name, "≠", self.taken_sizes[0])
             return
         if below:
-            edge = self._edge(min(self.taken), max(below), step)
+            edge = self._edge(min(self.taken_sizes), max(below), step)
             yield RefusalCondition(self.name, "=", 1) if edge == 2 else RefusalCondition(self.name, "<", edge)
         if above:
-            yield RefusalCondition(self.name, ">", self._edge(max(self.taken), min(above), step))
+            yield RefusalCondition(self.name, ">", self._edge(max(self.taken_sizes), min(above), step))
 
     def _edge(self, taken: int, refused: int, step: int) -> int:
         """The last multiple of the step that is taken, on the way to one that is refused."""
@@ -297,7 +297,7 @@ class AxisRefusals:
 
     def _list(self, inner: Sequence[int]) -> RefusalCondition:
         """Only those that were taken are, if all in between are refused, too; else those that were refused are not."""
-        taken = sorted(self.taken)
+        taken = sorted(self.taken_sizes)
         unlisted = [(low + high) // 2 for low, high in pairwise(taken) if high - low > 1]
         if len(taken) <= LONGEST_LIST and all(map(self.refuses, unlisted)):
             return RefusalCondition(self.name, "not in", tuple(taken))

@@ -210,7 +210,7 @@ def read_seen(fields: Fields) -> Seen:
     """One way in which a failure shows it. Raises ManifestError with file and line for what no case can have."""
     fields.refuse_other_keys(each.name for each in fields_of(Seen))
     if not fields.mapping:
-        raise ManifestError(f"{fields.what} is empty, so every failure shows it. Say at least one sign.",
+        raise ManifestError(f"{fields.description} is empty, so every failure shows it. Say at least one sign.",
                             where=fields.place())
     return Seen(
         clauses=fields.texts("clauses", ()),

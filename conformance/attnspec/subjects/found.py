@@ -52,7 +52,7 @@ class FunctionSource:
         return cls(module, name)
 
     @classmethod
-    def registered(cls, library: Library, function: str) -> FunctionSource:
+    def from_manifest(cls, library: Library, function: str) -> FunctionSource:
         """The function of a manifest: `adapter:name`, or what the library's program calls it."""
         if library.program:
             return cls(library.folder, function, is_program=True)
@@ -97,7 +97,7 @@ class FoundFunction:
     backward: what is known of the function beside it that has the name of its backward pass.
     """
 
-    described: FunctionDescription
+    description: FunctionDescription
     make_callee: Callable[[str], Callee]
     versions: Mapping[str, str]
     backward: FunctionDescription | None = None

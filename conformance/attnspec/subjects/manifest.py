@@ -85,7 +85,7 @@ class Library:
     requires: str = ""
     program: Program | None = None
     interpreter: Interpreter | None = None
-    told: str = ""
+    told_version: str = ""
     tested: tuple[RangeEnd, ...] = ()
     since: Mapping[str, str] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ class Library:
     def version(self) -> str:
         """The installed version of the distribution; empty if there is none. A program tells it once it runs."""
         if self.program:
-            return self.told
+            return self.told_version
         names = filter(None, (self.distribution, *self.also_distributed_as))
         return next(filter(None, (installed_version(name, self.python) for name in names)), "")
 
@@ -103,16 +103,16 @@ class Library:
         return self.interpreter.path if self.interpreter else ""
 
     @property
-    def missing(self) -> str:
+    def why_missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
         if self.program:
-            return self.program.missing
-        if self.interpreter and (reason := self.interpreter.missing):
+            return self.program.why_missing
+        if self.interpreter and (reason := self.interpreter.why_missing):
             return reason
         if absent := absent_module(self.requires, self.python):
             own = self.distribution if absent == self.requires.split()[0] else ""
             return not_installed(absent, self.install or (f"pip install {own}" if own else how_to_install(absent)))
-        return self.unfit
+        return self.why_unfit
 
     @property
     def unknown(self) -> frozenset[str]:
@@ -120,7 +120,7 @@ class Library:
         return frozenset(name for name, versions in self.since.items() if not is_known_to(self.version, versions))
 
     @property
-    def unfit(self) -> str:
+    def why_unfit(self) -> str:
         """What is wrong with the version that there is; empty if nothing is, or nobody knows it yet."""
         if not is_known_to(self.version, self.versions):
             return (f"{self.name} {self.version} is installed; its adapters are written for {self.versions}. "
@@ -162,10 +162,10 @@ class Registered:
     backward: str = ""
 
     @property
-    def missing(self) -> str:
+    def why_missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
         told = told_by_workers(self.id)
-        return (self.not_here or self.library.missing or self._lacking) if told is None else told
+        return (self.not_here or self.library.why_missing or self._lacking) if told is None else told
 
     @property
     def as_installed(self) -> Registered:
@@ -337,18 +337,18 @@ class Interpreter:
     """A command that starts Python. written: as the manifest has it.  where: its place there."""
 
     path: str
-    written: str
+    command_text: str
     where: FileLocation
 
     @property
-    def missing(self) -> str:
+    def why_missing(self) -> str:
         """Why nothing can live in it, and what to do; empty if something can, or if another is asked for."""
         if audited_command():
             return ""
         reason = no_start(self.path) if shutil.which(self.path) else "there is no such program"
         told = reason.rstrip(".")
-        return reason and (f"its manifest names the interpreter {quoted(self.written)} ({self.where}): {told}. Correct "
-                           "`python:` there, or name another one: --python PATH")
+        return reason and (f"its manifest names the interpreter {quoted(self.command_text)} ({self.where}): {told}. "
+                           "Correct `python:` there, or name another one: --python PATH")
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
         """Where its subjects live: in it, unless a command is asked for."""
@@ -385,7 +385,7 @@ class Program:
     install: str = ""
 
     @property
-    def missing(self) -> str:
+    def why_missing(self) -> str:
         """Why it cannot be started here, and what to do; empty if it can."""
         if elsewhere := " ".join(map(portable_argument, audited_command())):
             own = " ".join(map(portable_argument, self.command))

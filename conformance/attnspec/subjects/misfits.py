@@ -37,16 +37,16 @@ class Misfits:
 
     id: str
     declaration: Declaration
-    refused: Mapping[str, str]
+    refused_words: Mapping[str, str]
     backward: BackwardPass | None
 
     def why_lacking(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
-        if GRAD in missing and GRAD not in self.refused:
+        if GRAD in missing and GRAD not in self.refused_words:
             return self._without_gradients()
-        if refused := next((name for name in missing if name in self.refused), ""):
-            return f"{self.id} refuses {refused} ({self.refused[refused]})"
+        if refused := next((name for name in missing if name in self.refused_words), ""):
+            return f"{self.id} refuses {refused} ({self.refused_words[refused]})"
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
     def _without_gradients(self) -> str:
@@ -122,7 +122,7 @@ class Misfits:
 
     def _words_for(self, reason: str) -> str:
         """What the function said where it is known to refuse it."""
-        words = self.refused.get(reason.removeprefix("refuses "), "")
+        words = self.refused_words.get(reason.removeprefix("refuses "), "")
         return f" ({words})" if words else ""
 
     def _of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:

@@ -102,11 +102,11 @@ def _without_optional(subject: Subject, start: Case) -> Subject:
 def limits_without_refusals(subject: Subject) -> Limits:
     """The limits that the subject would have, had it refused nothing."""
     limits = subject.declaration.limits
-    asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused}
-    found = limits_saying({*subject.refused, *asked}) | {
-        limit for limit, width in WIDTHS.items() if width.name in subject.refused} | {
-        each.rare.limit for each in EVERY_KEYWORD.values() if each.rare and each.rare.name in subject.refused}
-    return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
+    asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused_words}
+    found = limits_saying({*subject.refused_words, *asked}) | {
+        limit for limit, width in WIDTHS.items() if width.name in subject.refused_words} | {
+        each.rare.limit for each in EVERY_KEYWORD.values() if each.rare and each.rare.name in subject.refused_words}
+    return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused_words),
                    **{name: getattr(Limits(), name) for name in found})
 
 
@@ -160,17 +160,19 @@ def narrow_subject(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
             declared = replace(declared, keywords=declared.keywords - refusal.keywords)
         else:
             declared = replace(declared, limits=narrowed_by(declared.limits, (refusal,)))
-        subject = replace(subject, declaration=declared, refused={str(refusal): each.words, **subject.refused})
+        subject = replace(subject, declaration=declared,
+                          refused_words={str(refusal): each.words, **subject.refused_words})
     return subject
 
 
 def _without_less(subject: Subject, refusal: Refusal) -> Subject:
     """The subject without what was found before and says less than this: "T < 16" beside "T % 16 ≠ 0"."""
     declared = subject.declaration
-    less = {str(each) for each in declared.limits.refuses if str(each) in subject.refused and refusal.covers(each)}
+    less = {str(each) for each in declared.limits.refuses if str(each) in subject.refused_words
+            and refusal.covers(each)}
     limits = replace(declared.limits, refuses=tuple(each for each in declared.limits.refuses if str(each) not in less))
-    refused = {name: words for name, words in subject.refused.items() if name not in less}
-    return replace(subject, declaration=replace(declared, limits=limits), refused=refused)
+    refused = {name: words for name, words in subject.refused_words.items() if name not in less}
+    return replace(subject, declaration=replace(declared, limits=limits), refused_words=refused)
 
 
 def _begin_at_any_dtype(subject: Subject) -> BegunInterview | None:
@@ -188,7 +190,8 @@ def _always_causal(subject: Subject) -> BegunInterview | None:
     words = begun.interview.within_limits_of(subject).refusal_now(Case(begun.start.sizes)) if begun else ""
     if not begun or not says_always_causal(words):
         return None
-    return begun.within_limits_of(replace(begun.subject, refused={**subject.refused, WITHOUT_CAUSAL: words}))
+    return begun.within_limits_of(replace(begun.subject,
+                                          refused_words={**subject.refused_words, WITHOUT_CAUSAL: words}))
 
 
 def _causal(subject: Subject, start: Case, *, is_on: bool) -> BegunInterview | None:
@@ -210,7 +213,7 @@ def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
         return subject
     limits = narrowed_by(declared.limits, (read_refusal(optional.refusal),))
     return replace(subject, declaration=replace(declared, limits=limits),
-                   refused={**subject.refused, optional.name: words[0]})
+                   refused_words={**subject.refused_words, optional.name: words[0]})
 
 
 def _unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
@@ -227,14 +230,14 @@ def _unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
 def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
     """Unless the function says itself which dtypes it takes, those that it refuses are left out, if it takes any."""
     declared = subject.declaration
-    if subject.described and "dtypes" in subject.described.attributes:
+    if subject.description and "dtypes" in subject.description.attributes:
         return subject
     said = {dtype: Interview(subject, dtype).refusal_now(start, Topic.DTYPE) for dtype in declared.dtypes}
     refused = {dtype: words for dtype, words in said.items() if words}
     taken = tuple(dtype for dtype in declared.dtypes if dtype not in refused)
     left_out = {dtype: f"{subject.id} refuses {dtype.value}: {words}" for dtype, words in refused.items()}
     return replace(subject, declaration=replace(declared, dtypes=taken, left_out={**declared.left_out, **left_out}),
-                   refused={**subject.refused, **{dtype.value: words for dtype, words in refused.items()}})
+                   refused_words={**subject.refused_words, **{dtype.value: words for dtype, words in refused.items()}})
 
 
 def _with_found(subject: Subject) -> Subject:
@@ -306,7 +309,7 @@ def _without_rare(subject: Subject, begun: BegunInterview) -> Subject:
             lacking: dict[str, Any] = {rare.limit: True}
             limits = replace(declared.limits, **lacking)
             subject = replace(subject, declaration=replace(declared, limits=limits),
-                              refused={**subject.refused, rare.name: words})
+                              refused_words={**subject.refused_words, rare.name: words})
     return subject
 
 
@@ -327,7 +330,7 @@ def _is_promised(subject: Subject, found: WordedRefusal) -> bool:
     to be taken is no promise.
     """
     declared, refusal = subject.declaration, found.refusal
-    says_grouped = subject.described is not None and "grouped" in subject.described.attributes
+    says_grouped = subject.description is not None and "grouped" in subject.description.attributes
     if any(each.axis == "G" for each in refusal.conditions) and (
             (declared.limits.grouped and says_grouped) or "grouped" in declared.claims):
         return True
@@ -374,7 +377,7 @@ def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Sub
         return subject
     limits = replace(declared.limits, **{limit: True})  # type: ignore[arg-type]  # by name; both are flags
     return replace(subject, declaration=replace(declared, limits=limits),
-                   refused={**subject.refused, width.name: words})
+                   refused_words={**subject.refused_words, width.name: words})
 
 
 def _pose_layer_problem(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
@@ -394,7 +397,7 @@ class MemoryLayout:
 
     name: str
     view: Callable[[Array], Array]
-    within: Callable[[Limits], Limits]
+    limit_layout: Callable[[Limits], Limits]
 
 
 LAYOUTS = (MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
@@ -412,9 +415,9 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
         if is_contiguous(laid):
             continue
         if words := interview.refusal_of(laid, Topic.LAYOUT):
-            limits = layout.within(subject.declaration.limits)
+            limits = layout.limit_layout(subject.declaration.limits)
             return replace(subject, declaration=replace(subject.declaration, limits=limits),
-                           refused={**subject.refused, layout.name: words})
+                           refused_words={**subject.refused_words, layout.name: words})
     return subject
 
 

@@ -167,7 +167,7 @@ class SmokeLine:
     """One input: what should happen, whether it did, and what happened instead."""
 
     sentence: str
-    passed: bool
+    has_passed: bool
     detail: str = ""
 
 
@@ -224,18 +224,18 @@ def _line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
           expected: Array | None = None) -> SmokeLine:
     """Whether the problem is answered with finite numbers, and with `expected` (B,H,T,Dv) where that is given."""
     if reason := subject.refuses(problem):
-        return SmokeLine(sentence, passed=True, detail=f"not asked: {reason}")
+        return SmokeLine(sentence, has_passed=True, detail=f"not asked: {reason}")
     subject.callee.begin_item()
     try:
         answer = subject.answer_any(problem)
     except SubjectDied as died:
-        return SmokeLine(sentence, passed=False, detail=str(died))
+        return SmokeLine(sentence, has_passed=False, detail=str(died))
     except SubjectRaised as raised:
-        return SmokeLine(sentence, passed=False, detail=f"it raises {raised.summary}")
+        return SmokeLine(sentence, has_passed=False, detail=f"it raises {raised.summary}")
     except UnusableAnswer as unusable:
-        return SmokeLine(sentence, passed=False, detail=unusable.sentence)
+        return SmokeLine(sentence, has_passed=False, detail=unusable.sentence)
     wrong = _wrong(answer, expected)
-    return SmokeLine(sentence, passed=not wrong, detail=wrong)
+    return SmokeLine(sentence, has_passed=not wrong, detail=wrong)
 
 
 def _wrong(answer: SubjectAnswer, expected: Array | None) -> str:

@@ -66,9 +66,9 @@ class Subject:
     document: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused_words: Mapping[str, str] = field(default_factory=dict)
     entry: FileLocation | None = None
-    described: FunctionDescription | None = None
+    description: FunctionDescription | None = None
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Subject:
     @property
     def home(self) -> str:
         """The package or module that the function stands in; empty where nothing is known of it."""
-        return self.described.module.partition(".")[0] if self.described else ""
+        return self.description.module.partition(".")[0] if self.description else ""
 
     def answer(self, problem: Problem) -> SubjectAnswer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
@@ -132,7 +132,7 @@ class Subject:
     @property
     def misfits(self) -> Misfits:
         """What stands against putting a problem to it."""
-        return Misfits(self.id, self.declaration, self.refused, self.backward)
+        return Misfits(self.id, self.declaration, self.refused_words, self.backward)
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
@@ -172,8 +172,8 @@ class Subject:
                     if getattr(limits, name) != getattr(none, name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
-            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,
-            lives_in=self.callee.place if self.described else {}, sizes=self.declaration.sizes)
+            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused_words,
+            lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)
 
     def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
                         more: Mapping[str, object] = MappingProxyType({})) -> SubjectAnswer:

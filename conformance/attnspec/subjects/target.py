@@ -78,7 +78,7 @@ def _is_same(surroundings: Surroundings) -> bool:
 
 def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) -> Subject:
     """What is known of a function as a subject with that lift."""
-    described = found.described
+    described = found.description
     if not described.is_callable or described.is_class:
         raise not_callable(described, target,
                            FunctionSource(described.module, described.qualname, source.file).importable)
@@ -91,7 +91,7 @@ def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) 
     callee = found.make_callee(declaration.lift)
     library = Library(name=source.module, distribution=_distribution(source))
     subject = Subject(target, _title(described, source.name), callee, _as_machine_is(declaration, callee),
-                      described.place, library, described=described)
+                      described.place, library, description=described)
     return _with_backward(subject, found, source.name + BACKWARD)
 
 
@@ -159,8 +159,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     """The subject of a manifest with its variants, in a process of its own with these surroundings; without any, in
     this process. Raises TargetError (not installed, not loadable), ManifestError.
     """
-    if registered.missing:
-        raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
+    if registered.why_missing:
+        raise TargetError(f"{registered.id} cannot be judged here: {registered.why_missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     registered = registered.as_installed
     folders = tuple(folders)
@@ -191,7 +191,7 @@ def _left_at_defaults(registered: Registered, function_name: str) -> dict[str, s
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
     own = registered.backward if function_name == registered.function else ""
-    source = replace(FunctionSource.registered(library, function_name), backward=own)
+    source = replace(FunctionSource.from_manifest(library, function_name), backward=own)
     try:
         versions = (library.distribution,)
         found = load_in_host(source, function_name, client, versions) if client else in_process(source, function_name)
@@ -199,7 +199,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
     except MissingNameError as cause:
         raise TargetError(str(cause), where=registered.where) from None
-    described = found.described
+    described = found.description
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
@@ -219,7 +219,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
                                     precision=declaration.precision_there(_device_of(callee))), callee)
     subject = Subject(registered.id, registered.title, callee, declaration, described.place,
                       _with_version(library, found), document=registered.document, note=registered.note,
-                      entry=registered.where, described=described)
+                      entry=registered.where, description=described)
     return _with_backward(subject, found, own or source.name + BACKWARD, is_named=bool(own))
 
 
@@ -231,9 +231,9 @@ def _without_promises(claims: tuple[str, ...], unknown: frozenset[str]) -> tuple
 
 def _with_version(library: Library, found: FoundFunction) -> Library:
     """The library as its program tells; a Python's distributions are looked up, see `installed`. Raises TargetError."""
-    told = replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
-    if told.unfit:
-        raise TargetError(f"{library.folder} cannot be judged here: {told.unfit}")
+    told = replace(library, told_version=found.versions.get(library.distribution, "")) if library.program else library
+    if told.why_unfit:
+        raise TargetError(f"{library.folder} cannot be judged here: {told.why_unfit}")
     return told
 
 

@@ -73,7 +73,7 @@ class Incidents:
     hang_words: str = ""
     first: tuple[Call, Array] | None = None
     times: ShapeTimes = field(default_factory=ShapeTimes)
-    repeated: float = field(default_factory=time.monotonic)
+    repeated_at: float = field(default_factory=time.monotonic)
     _met_incidents: dict[Verdict, Incident] = field(default_factory=dict)
     _told_verdicts: set[Verdict] = field(default_factory=set)
     _lasting_sentences: set[str] = field(default_factory=set)
@@ -284,9 +284,9 @@ def repeat_first(subject: Subject) -> None:
     incidents = incidents_of(subject)
     if incidents is None or incidents.first is None or incidents.is_given_up:
         return
-    if time.monotonic() - incidents.repeated < REPEATED_EVERY:
+    if time.monotonic() - incidents.repeated_at < REPEATED_EVERY:
         return
-    incidents.repeated = time.monotonic()
+    incidents.repeated_at = time.monotonic()
     call, before = incidents.first
     with incidents.during(Asking.AGAIN):
         try:

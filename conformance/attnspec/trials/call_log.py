@@ -45,7 +45,7 @@ class LoggedCall:
     ending: Ending
     answer: SubjectAnswer | None = None
     shape: str = ""
-    raised: str = ""
+    exception_text: str = ""
 
     @property
     def is_kept(self) -> bool:
@@ -71,7 +71,7 @@ def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> Logged
         with np.errstate(all="ignore"):
             answer = asked.answer_any(problem)
     except NotDifferentiated as ended:  # a fault without a backward pass, asked for gradients
-        return LoggedCall(problem, variant, Ending.RAISED, raised=str(ended))
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
         return _unanswered(problem, variant, ended)
     return LoggedCall(problem, variant, Ending.ANSWERED, answer)
@@ -79,9 +79,9 @@ def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> Logged
 
 def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
     if isinstance(ended, SubjectDied):
-        return LoggedCall(problem, variant, Ending.RAISED, raised=str(ended))
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     if isinstance(ended, SubjectRaised):
-        return LoggedCall(problem, variant, Ending.RAISED, raised=ended.summary)
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=ended.summary)
     shape = _SHAPE.search(ended.sentence)
     return LoggedCall(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 

@@ -131,7 +131,7 @@ def _compiled(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Check]:
 def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_faults(clause, faults)
     _check_draws(clause)
-    made = _domain(clause)
+    made = domain_of(clause.given, clause.place_of("given"))
     table = TABLES[made.poses]
     runs = {name: tuple(_step(word, table, "transform", clause) for word in words)
             for name, words in clause.runs.items()}
@@ -143,10 +143,6 @@ def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
         _check_layer(clause.then)
     _check_rotary(clause.then, made)
     return Check(clause, made, runs, then)
-
-
-def _domain(clause: Clause) -> Domain:
-    return domain_of(clause.given, clause.place_of("given"))
 
 
 def domain_of(given: Word, where: FileLocation) -> Domain:

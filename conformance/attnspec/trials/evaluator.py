@@ -120,7 +120,7 @@ class Evaluator:
         return other
 
     @property
-    def remembered(self) -> Iterable[SubjectAnswer]:
+    def remembered_answers(self) -> Iterable[SubjectAnswer]:
         """The subject's answers that are remembered."""
         return self._answers.values()
 

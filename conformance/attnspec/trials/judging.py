@@ -67,7 +67,7 @@ class Tally:
     is_cut_short: whether cases were left out.
     """
 
-    tried: int = 0
+    tried_count: int = 0
     work: float = 0.0
     cases: int = 0
     no_claims: int = 0
@@ -77,20 +77,20 @@ class Tally:
     last: Recipe | None = None
     failure: Failure | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
-    met: int = 0
+    met_pairs: int = 0
     triples: int = 0
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
-    refused: tuple[WordedRefusal, ...] = ()
+    named_sizes: dict[str, str] = field(default_factory=dict)
+    word_refusals: tuple[WordedRefusal, ...] = ()
     sample: int = 0
-    held: list[Recipe] = field(default_factory=list)
+    held_recipes: list[Recipe] = field(default_factory=list)
     is_cut_short: bool = False
     first: Recipe | None = None
 
     def meet(self, recipe: Recipe) -> None:
         """Count the sizes and keywords of a case of which something was claimed."""
         lengths = lengths_of(recipe.sizes)
-        self.met |= met_at(lengths, recipe.features)
+        self.met_pairs |= met_at(lengths, recipe.features)
         for name, length in lengths.items():
             least, most = self.spans.get(name, (length, length))
             self.spans[name] = min(least, length), max(most, length)
@@ -163,7 +163,7 @@ class CaseJudge:
             found, no_array = [verdict("answers_with_an_array", str(unusable), broken=True)], unusable.no_array
         except (SubjectRaised, SubjectDied) as raised:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
-                tally.refused = refused
+                tally.word_refusals = refused
                 raise TrialEnded from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
@@ -188,7 +188,7 @@ class CaseJudge:
             tally.failure, tally.first = Violated(worst, recipe, no_array), tally.first or recipe
             raise tally.failure
         if claimed:
-            tally.held.append(recipe)
+            tally.held_recipes.append(recipe)
         return worst.margin if claimed else None
 
     def _acting_triples(self, recipe: Recipe) -> int:

@@ -99,10 +99,10 @@ class Resizer:
     seconds: float
     failure: type[Violated | SubjectRaised] = Violated
     least: int = 1
-    tried: int = 0
+    tried_count: int = 0
     cases: int = 0
-    known: dict[Sizes, bool] = field(default_factory=dict)
-    failing: dict[Sizes, Recipe] = field(default_factory=dict)
+    known_sizes: dict[Sizes, bool] = field(default_factory=dict)
+    failing_recipes: dict[Sizes, Recipe] = field(default_factory=dict)
     seeds: int = SEEDS
     any_family: bool = False
     _unknown: set[Sizes] = field(default_factory=set)
@@ -112,20 +112,21 @@ class Resizer:
     @property
     def is_spent(self) -> bool:
         """Whether no further sizes are put."""
-        return self.tried >= self.most or self.work_left <= 0 or time.monotonic() - self._started_at > self.seconds
+        is_late = time.monotonic() - self._started_at > self.seconds
+        return self.tried_count >= self.most or self.work_left <= 0 or is_late
 
     def fails(self, sizes: Sizes) -> bool | None:
         """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
-        if sizes in self.known and (self.known[sizes] or self._holding_counts[sizes] >= self._enough(sizes)
-                                    or self.is_spent):
-            return self.known[sizes]
+        if sizes in self.known_sizes and (self.known_sizes[sizes] or self._holding_counts[sizes] >= self._enough(sizes)
+                                          or self.is_spent):
+            return self.known_sizes[sizes]
         is_dear = count_work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
         if sizes in self._unknown or self.is_spent or is_dear:
             return None
         if self._make_recipe_at(sizes, 0) is None:
             self._unknown.add(sizes)
             return None
-        self.tried += sizes not in self.known
+        self.tried_count += sizes not in self.known_sizes
         return self._try_sizes(sizes)
 
     def _try_sizes(self, sizes: Sizes) -> bool | None:
@@ -134,19 +135,19 @@ class Resizer:
         for number in range(self._holding_counts.get(sizes, 0), enough):
             tally = self._judge_case(sizes, number)
             if type(tally.failure) is self.failure:
-                self.known[sizes] = True
+                self.known_sizes[sizes] = True
                 return True
             if tally.failure is None and tally.cases:
-                self.known[sizes] = False
+                self.known_sizes[sizes] = False
         self._holding_counts[sizes] = enough
-        if sizes not in self.known:
+        if sizes not in self.known_sizes:
             self._unknown.add(sizes)
-        return self.known.get(sizes)
+        return self.known_sizes.get(sizes)
 
     @property
     def held_recipes(self) -> tuple[Recipe, ...]:
         """The cases that held, with all entries that were put; the least work first."""
-        sizes = sorted((each for each, failed in self.known.items() if not failed), key=count_work)
+        sizes = sorted((each for each, failed in self.known_sizes.items() if not failed), key=count_work)
         return tuple(filter(None, (self._make_recipe_at(each, number) for each in sizes
                                    for number in range(self._holding_counts[each]))))
 
@@ -179,7 +180,7 @@ class Resizer:
         self.cases += 1
         tally = self.judge_recipe(recipe)
         if type(tally.failure) is self.failure:
-            self.failing.setdefault(sizes, recipe)
+            self.failing_recipes.setdefault(sizes, recipe)
         return tally
 
     def find_out_how_often(self, sizes: Sizes) -> None:
@@ -197,7 +198,7 @@ class Resizer:
         failing.
         """
         fails = self.how_often(sizes, range(MOST_SEEDS, 2 * MOST_SEEDS)) > 0
-        self.known[sizes] = self.known[sizes] or fails
+        self.known_sizes[sizes] = self.known_sizes[sizes] or fails
         return fails
 
     def margins_of(self, sizes: Sizes, numbers: range) -> list[float]:

@@ -69,14 +69,14 @@ class Trial(CaseJudge):
     cases: int = 0
     shrinks: bool = True
     most: int = 0
-    before: Recipe | None = None
-    raised: frozenset[str] = frozenset()
+    failed_before: Recipe | None = None
+    raised_before: frozenset[str] = frozenset()
     shapes: tuple[Sizes, ...] | None = None
     purse: float = math.inf
-    asked: tuple[RequestedSizes, ...] = ()
+    named_sizes: tuple[RequestedSizes, ...] = ()
     sample: int = 0
-    until: float = math.inf
-    tell: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
+    compiling_ends: float = math.inf
+    tell_failure: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
     small: tuple[Sizes, ...] = ()
     is_explained: Callable[[Trial, Recipe], bool] = lambda *_: False
 
@@ -156,7 +156,7 @@ class Trial(CaseJudge):
             try:
                 trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
-                if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised):
+                if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised_before):
                     trial._shrink(menu, choices, tally)
                 return False
         return True
@@ -164,7 +164,7 @@ class Trial(CaseJudge):
     def _is_long_enough(self, tally: Tally) -> bool:
         """Whether a case was judged, and compilers have taken what is this clause's."""
         compiling = self.evaluator.compiling
-        tally.is_cut_short |= bool(compiling and tally.cases and compiling.spent >= self.until)
+        tally.is_cut_short |= bool(compiling and tally.cases and compiling.spent >= self.compiling_ends)
         return tally.is_cut_short
 
     def _deal_openings(self, menu: Menu) -> Iterator[Choices]:
@@ -196,20 +196,20 @@ class Trial(CaseJudge):
 
     def _hold_as_asked(self, tally: Tally) -> bool:
         """Whether it holds at all sizes that the user names."""
-        return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.asked)
+        return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.named_sizes)
 
     def _hold_at(self, asked: RequestedSizes, tally: Tally) -> bool:
         at = spell_lengths(asked.sizes.by_axis)
-        tally.asked[at] = asked.why_not or NOTHING_CLAIMED
+        tally.named_sizes[at] = asked.why_not or NOTHING_CLAIMED
         if asked.why_not:
             return True
         menu = menu_at(self.check, self.evaluator.subject, asked.sizes)
         for choices in cases_at(menu, self.seed):
             try:
                 if self._try(menu.recipe(*choices), tally) is not None:
-                    tally.asked[at] = ""
+                    tally.named_sizes[at] = ""
             except (Violated, SubjectRaised):
-                tally.asked[at] = ""
+                tally.named_sizes[at] = ""
                 handy, chosen = made_handy(self.judge_recipe, menu, choices, tally, PATIENCE_AT_ASKED)
                 if self._work(handy.recipe(*chosen)) <= SHRINKING[self.effort]:
                     self._simplify(handy, chosen, tally)
@@ -244,16 +244,16 @@ class Trial(CaseJudge):
         """Whether the case that failed at another dtype stands for the one that failed here: it fails here, too, and
         what it shows is explained, or nobody looks for causes.
         """
-        if self.before is None or not (self.is_glance or self.is_explained(self, self.before)):
+        if self.failed_before is None or not (self.is_glance or self.is_explained(self, self.failed_before)):
             return False
-        return self._fails(self.before, tally)
+        return self._fails(self.failed_before, tally)
 
     def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Have Hypothesis make a failing case simpler."""
         from attnspec.trials.searching import shrink_case  # noqa: PLC0415  (weight, as above)
 
         attempts = self._attempts(menu.recipe(*choices))
-        most = tally.tried + attempts if attempts else self.most
+        most = tally.tried_count + attempts if attempts else self.most
         trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
         shrink_case(trial._margin_of(menu, tally, []), menu, self.seed, choices)
 
@@ -293,7 +293,7 @@ class Trial(CaseJudge):
             return NO_SIZE
         if self._menu(self.effort, limits_without_refusals(subject)) is None:
             return "the subject's declared limits exclude every shape that this clause needs"
-        told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
+        told = "; ".join(f"{name}: {words}" for name, words in subject.refused_words.items())
         return f"the function refuses the inputs that this clause needs ({told})"
 
     def _margin_of(self, menu: Menu, tally: Tally, drawn: list[Choices]) -> Callable[[Choices], float | None]:
@@ -306,9 +306,9 @@ class Trial(CaseJudge):
 
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
-        if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
+        if (self.most and tally.tried_count >= self.most) or tally.work >= self.purse:
             raise TrialEnded
-        tally.tried += 1
+        tally.tried_count += 1
         tally.work += self._work(recipe)
         is_first = tally.failure is None
         try:
@@ -318,7 +318,7 @@ class Trial(CaseJudge):
         except (Violated, SubjectRaised) as failure:
             if is_first:
                 # as it was put, without keywords that it refuses there
-                self.tell(failure, tally.failing_recipe or recipe)
+                self.tell_failure(failure, tally.failing_recipe or recipe)
             if self.shrinks:
                 raise
             raise TrialEnded from None
@@ -344,7 +344,7 @@ def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, lim
         return None
     resizer = Resizer(put, failing, domain, limits, MOST, MOST_WORK, MOST_SECONDS, type(tally.failure))
     smallest = resizer.smallest()
-    return resizer.failing.get(smallest) if smallest != failing.sizes else None
+    return resizer.failing_recipes.get(smallest) if smallest != failing.sizes else None
 
 
 def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
@@ -360,9 +360,9 @@ def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tal
         return menu, choices
     resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, *patience, type(tally.failure), HANDY)
     sizes = next(filter(resizer.fails, small), None) or resizer.smallest()
-    if sizes not in resizer.failing:
+    if sizes not in resizer.failing_recipes:
         return menu, choices
     entries, *drawn = choices
     # the first byte chooses the shape, the last ones are the seed
-    seed = resizer.failing[sizes].seed.to_bytes(SEED_BYTES, "big")
+    seed = resizer.failing_recipes[sizes].seed.to_bytes(SEED_BYTES, "big")
     return replace(menu, shapes=(sizes,)), (bytes([0, *entries[1:-SEED_BYTES], *seed]), *drawn)

@@ -233,7 +233,7 @@ class _Campaign:
             blocks = _judged(record)
             if result.defects:
                 own_up(result.defects)
-            if result.interrupted or result.defects:
+            if result.is_interrupted or result.defects:
                 break
         assert record is not None  # the first round has written it
         return record

@@ -85,7 +85,7 @@ class MatrixDocket:
                 continue
             tally = try_first_cases(check, job.target, DType(job.dtype), dealer)
             if tally.failure is not None:
-                yield Conviction(name, convicted=True, cases=tally.tried)
+                yield Conviction(name, convicted=True, cases=tally.tried_count)
 
     @staticmethod
     def _blank(job: Measurement) -> SubjectPut:

@@ -57,9 +57,9 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
                       most=most, shapes=dealer.shapes(check, dtype),
                       sample=0 if is_put_whole(check.clause, dtype, tuple(DType)) else sample)
         tally = trial.hold()
-        problems, patience = problems + tally.tried, max(patience, tally.tried)
+        problems, patience = problems + tally.tried_count, max(patience, tally.tried_count)
         if tally.failure is not None:
-            best, most = _found(check, tally), tally.tried - 1
+            best, most = _found(check, tally), tally.tried_count - 1
             if not most:
                 break
     return _counted(best, problems, patience)
@@ -92,7 +92,7 @@ class _Dock:
 
 def _found(check: Check, tally: Tally) -> Detection:
     sentence = tally.failure.measured.sentence if isinstance(tally.failure, Violated) else str(tally.failure)
-    conviction = Conviction(SUITE, convicted=True, cases=tally.tried, clause=check.clause.id,
+    conviction = Conviction(SUITE, convicted=True, cases=tally.tried_count, clause=check.clause.id,
                             instrument=check.instrument, sentence=sentence)
     return Detection(conviction, check, tally.failing_recipe)
 

@@ -179,7 +179,7 @@ def _use_library(folder: Path) -> None:
 
 def _can_run(subject: Registered) -> bool:
     with prepared_environment({**subject.faster_with, **subject.process}):
-        return not subject.missing
+        return not subject.why_missing
 
 
 def _use_baseline(file: Path) -> None:

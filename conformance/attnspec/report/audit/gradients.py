@@ -70,13 +70,13 @@ class Gradients:
     """The table.  partly: why some were judged with respect to some things alone.  wholly: why others not at all."""
 
     lines: tuple[GradientLine, ...]
-    partly: tuple[UnjudgedGradients, ...]
-    wholly: tuple[UnjudgedGradients, ...]
+    partly_judged: tuple[UnjudgedGradients, ...]
+    never_judged: tuple[UnjudgedGradients, ...]
 
     @property
     def unjudged(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
         """Both, each with what is said over it; one that is empty is left out."""
-        return tuple(each for each in ((_PARTLY, self.partly), (_WHOLLY, self.wholly)) if each[1])
+        return tuple(each for each in ((_PARTLY, self.partly_judged), (_WHOLLY, self.never_judged)) if each[1])
 
 
 ByClause = Mapping[ClauseText, Sequence[Outcome]]
