@@ -154,7 +154,7 @@ class _Writer(Handler):
                 self._is_whole = not interrupted
 
     def shutdown(self) -> None:
-        """Write the file; not from half a run, which would make unknown what it did not reach."""
+        """Writes the file; not from half a run, which would make unknown what it did not reach."""
         if why := why_no_baseline(self.path, self._outcomes, is_whole=self._is_whole):
             click.echo(f"baseline: {self.path} was not written, since {why}", err=True)
             return

@@ -319,7 +319,7 @@ class Verdicts(Handler):
         self._digest = Digest()
 
     def handle(self, event: Event) -> None:
-        """Add up."""
+        """Adds up the events."""
         self._digest.add(event)
 
     def shutdown(self) -> None:
@@ -333,7 +333,7 @@ class Verdicts(Handler):
 
 def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT,
                    width: int = WIDTH) -> list[str]:
-    """The lines. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
+    """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
         return [*_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
                 *_paragraph(unjudged.in_full(digest)), *_paragraph(held_against(digest)), "", *places,

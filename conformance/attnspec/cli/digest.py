@@ -29,7 +29,7 @@ def in_float32_first(outcome: Outcome) -> int:
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """`timed out`."""
+    """The words of a verdict: `timed out`."""
     return verdict.value.replace("_", " ")
 
 
@@ -80,7 +80,7 @@ class Digest:
         return self.header.planned.get(subject, 0) if self.header else 0
 
     def done(self, subject: str) -> int:
-        """How many of them are finished."""
+        """How many items of a subject are finished."""
         return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
 
     @property

@@ -45,7 +45,9 @@ class Bug:
 
 
 def rank_bugs(digest: Digest) -> tuple[Bug, ...]:
-    """What gates: one bug of every subject before a second of any, that which explains most before the others."""
+    """Ranks the bugs that gate: one bug of every subject before a second of any, that which explains most before the
+    others.
+    """
     return tuple(_in_turn([_bugs(digest.digest_of(subject).failures) for subject in digest.subjects]))
 
 

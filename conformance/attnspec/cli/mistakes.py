@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
-    """What comes of it, or else what is wrong."""
+    """Looks, and collects the mistake that is met: what comes of it, or else what is wrong."""
     try:
         return look(), []
     except AttnspecError as problem:

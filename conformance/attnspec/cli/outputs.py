@@ -116,17 +116,17 @@ class HandlerGroup:
         self.is_short = False  # whether something could not be written, once it is shut down
 
     def start(self) -> None:
-        """Start them in order. The first that cannot start stops the run."""
+        """Starts the handlers in order. The first that cannot start stops the run."""
         for handler in self._handlers:
             handler.start()
 
     def handle(self, event: Event) -> None:
-        """Hand it to each."""
+        """Hands an event to each handler."""
         for handler in self._handlers:
             handler.handle(event)
 
     def shutdown(self) -> None:
-        """The last one first. Raises UsageError."""
+        """Shuts the handlers down, the last one first. Raises UsageError."""
         wrong = []
         for handler in reversed(self._handlers):
             try:

@@ -51,7 +51,7 @@ def _words_of_definition(definition: Mapping[str, Any]) -> Iterable[tuple[str, M
 
 
 def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
-    """What it does, what it is told, and some clauses that use it."""
+    """Explains a word of the vocabulary: what it does, what it is told, and some clauses that use it."""
     yield f"{word.name}  ({WHERE[word.kind]})\n"
     yield textwrap.indent(str(word.schema["description"]), "  ")
     properties, required = word.schema.get("properties", {}), word.schema.get("required", ())

@@ -53,7 +53,7 @@ class ClusterCarrier:
         return self.workforce.environment
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
-        """Have every job done. What is done is told at once; an interruption leaves the rest undone."""
+        """Has every job done. What is done is told at once; an interruption leaves the rest undone."""
         question = WorkerQuestion(plan, self.workforce.question.folder)
         workforce = replace(self.workforce, question=question, answers={}, unfit_workers=set())
         dealing = _TaskDealing(self.connection, workforce, listener, self.tell_user, plan, source)
@@ -190,6 +190,6 @@ class _TaskDealing:
 
 
 def batch_groups(groups: Sequence[Group], size: int) -> Iterator[Sequence[Group]]:
-    """Neighbours together: they often share a subject."""
+    """Batches neighbouring groups together: they often share a subject."""
     for first in range(0, len(groups), size):
         yield groups[first:first + size]

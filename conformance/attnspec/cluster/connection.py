@@ -106,7 +106,9 @@ class Connection:
         return {address: each.get("resources", {}) for address, each in told.items()}
 
     def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
-        """What each of these workers answers; of one that cannot, why. One that has died meanwhile is left out."""
+        """Asks these workers, and collects their answers; of one that cannot answer, why. One that has died meanwhile
+        is left out.
+        """
         told = {each: self.ask_worker(worker.answer_question, question, each) for each in workers}
         return {address: each for address, each in told.items() if each is not None}
 
@@ -128,7 +130,7 @@ class Connection:
                                   allow_other_workers=False, pure=False, resources=dict(resources) or None)
 
     def part(self, future: Any) -> TaskResult:  # noqa: ANN401
-        """What came of it, or why nothing did."""
+        """What came of a part of the run, or why nothing did."""
         try:
             return decode(TaskResult, json.loads(future.result()))
         except self.distributed_module.KilledWorker:

@@ -38,7 +38,7 @@ _running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 
 def answer_question(question: WorkerQuestion) -> WorkerAnswer:
-    """What is here. What goes wrong is an answer, too."""
+    """Answers what can be judged here. What goes wrong is an answer, too."""
     plan, folder = _plan_of(question), Path(question.folder)
     if absent := tuple(_absent(plan)):
         return WorkerAnswer(attnspec.__version__, absent=absent)

@@ -35,8 +35,8 @@ class ClusterWorkers:
     unfit_workers: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Ask all there are. Raises UsageError for one that is not fit, where there is none, and where none has the
-        device.
+        """Asks all workers there are. Raises UsageError for one that is not fit, where there is none, and where none
+        has the device.
         """
         for unfit in self.refresh():
             raise unfit

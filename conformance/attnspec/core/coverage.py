@@ -50,7 +50,7 @@ class BucketPair:
 
     @property
     def places(self) -> tuple[AxisBucket, ...]:
-        """Its one or two axes."""
+        """The one or two axes of a pair, each with its bucket."""
         return (self.place,) if isinstance(self.other, str) else (self.place, self.other)
 
 
@@ -66,7 +66,7 @@ def bucket_bounds(axis: str, bucket: int) -> tuple[int, int]:
 
 
 def bucket_label(axis: str, bucket: int) -> str:
-    """`64–127`; `1`."""
+    """Names a bucket by its lengths: `64–127`; `1`."""
     least, most = bucket_bounds(axis, bucket)
     return str(least) if least == most else f"{least}–{most}"
 

@@ -46,5 +46,5 @@ class Deviation:
 
     @property
     def remedy(self) -> str:
-        """What to do where it is not as listed."""
+        """Says what to do where a deviation is not as listed."""
         return "correct the manifest" if self.until else "if that is intended, run with --update-baseline"

@@ -121,5 +121,5 @@ class Kind(enum.Enum):
 
 
 def is_bare(target: str) -> bool:
-    """Whether it names a function of one's own, of which no manifest speaks."""
+    """Whether a target names a function of one's own, of which no manifest speaks."""
     return ":" in target

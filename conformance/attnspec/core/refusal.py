@@ -46,7 +46,7 @@ class RefusalCondition:
     step: int = 1
 
     def holds_at(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds at these sizes, which have every axis."""
+        """Whether the condition holds at these sizes, which have every axis."""
         size = sizes[self.axis] if self.step == 1 else sizes[self.axis] % self.step
         if isinstance(self.than, tuple):
             return (size in self.than) is (self.sign == "in")
@@ -91,7 +91,9 @@ class Refusal:
         return self.keywords <= has and not is_spared and all(each.holds_at(sizes) for each in self.conditions)
 
     def covers(self, other: Refusal) -> bool:
-        """Whether it refuses what another one does, and more: of lengths of one axis alone; False for all else."""
+        """Whether the refusal refuses what another one does, and more: of lengths of one axis alone; False for all
+        else.
+        """
         mine, its = self.single_condition, other.single_condition
         if not mine or not its or mine.axis != its.axis or self == other or self.without or other.without:
             return False

@@ -402,7 +402,9 @@ def _with_own(subject: Subject, key: str, precision: Mapping[str, Words]) -> Map
 
 
 def format_declaration(subject: Subject, key: str, precision: Mapping[str, Words]) -> str:
-    """The line to paste: below a function of one's own, or into a registered subject's manifest, and where there."""
+    """The line that declares a class, to be pasted: below a function of one's own, or into a registered subject's
+    manifest, and where there.
+    """
     if not is_bare(subject.id):
         return manifest_line(subject, key, precision)
     return f"{subject.id.rpartition(':')[2]}.{key} = {_python(_with_own(subject, key, precision))}"

@@ -160,7 +160,7 @@ class LengthCondition:
         return _LIKELY[self.rule] * share * (1.0 if self.start == 1 else 0.5)
 
     def words(self, axis: str) -> str:
-        """`S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
+        """The condition in words: `S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
         told = _WORDS[self.rule](axis, self.n, self.rest)
         bare = LengthCondition(self.rule, self.n, self.rest)
         left_out = range(NEEDS_NO_REASON + 1, self.start)
@@ -180,7 +180,7 @@ class LengthProfile:
 
     @property
     def is_threshold(self) -> bool:
-        """Whether it fails from some length on."""
+        """Whether a case fails from some length on."""
         return self.condition is not None and self.condition.rule is LengthRule.FROM
 
     @property

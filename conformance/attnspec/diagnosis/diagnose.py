@@ -59,7 +59,7 @@ class FaultMatch:
 
     @property
     def missed_calls(self) -> int:
-        """How often they disagree."""
+        """How often the fault and the subject disagree."""
         return self.tried_calls - self.agreed_calls
 
     @property

@@ -48,7 +48,7 @@ class FailingCase:
 
     @property
     def is_large(self) -> bool:
-        """Whether putting it to every fault is dear."""
+        """Whether putting the case to every fault is dear."""
         sizes = [step.problem.sizes for step in self.log]
         return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
 
@@ -65,7 +65,7 @@ class FailingCase:
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether it is about entries that are not finite."""
+        """Whether the case is about entries that are not finite."""
         return any(is_poisoned(step.problem) for step in self.log)
 
     def explains(self, fault: Fault) -> bool:

@@ -67,7 +67,7 @@ class Crop:
         return cls(rows, columns)
 
     def crop_array(self, array: Array) -> Array:
-        """What it shows of an array (rows, columns)."""
+        """The part of an array (rows, columns) that the crop shows."""
         return array[self.rows, self.columns]
 
 

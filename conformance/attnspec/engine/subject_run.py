@@ -59,7 +59,7 @@ class Refusals:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it is a function that has no manifest, which would say what it takes."""
+        """Whether the subject is a function that has no manifest, which would say what it takes."""
         return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
 
     def refusal_finder(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
@@ -184,7 +184,9 @@ class SubjectRun:
         return incidents.times.compiling if incidents else 0.0
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
-        """The outcome; what went wrong outside of trials fails the first clause that has to hold and did."""
+        """Adds incidents to an outcome: what went wrong outside of trials fails the first clause that has to hold and
+        did.
+        """
         incidents = incidents_of(self.subject)
         if incidents is None:
             return outcome

@@ -44,7 +44,7 @@ def client_of(key: Hashable, make: Callable[[], Client]) -> Client:
 
 @atexit.register
 def close_all() -> None:
-    """End every host."""
+    """Ends every host of this process."""
     while _clients:
         _clients.popitem()[1].close()
 
@@ -185,7 +185,7 @@ class Client:
 
     @property
     def life(self) -> int:
-        """Which process it is that answers: another number after each death."""
+        """The number of the process that answers: another one after each death."""
         return self._life
 
     def _handle(self, number: int) -> int:
@@ -254,7 +254,7 @@ class Client:
         return seconds_of(pid) if self._process else 0.0
 
     def close(self) -> None:
-        """End the host; it is started anew if it is asked again."""
+        """Ends the host; it is started anew if it is asked again."""
         for process in (self._process, self._begun):
             if process is not None:
                 process.close()

@@ -116,7 +116,8 @@ def is_handed_a_program(surroundings: Surroundings) -> bool:
 
 
 def start_command(surroundings: Surroundings) -> tuple[str, ...]:
-    """The command line; of an interpreter with flags that isolate it and let it take its program line by line.
+    """The command line that starts a host; of an interpreter with flags that isolate it and let it take its program
+    line by line.
 
     Raises TargetError for a limit on memory that nobody here can watch.
     """
@@ -335,7 +336,7 @@ class HostProcess:
         return os.pread(self._stderr.fileno(), most, max(0, size - most)).decode(errors="replace").strip()
 
     def close(self) -> None:
-        """End it: whoever is at the other end notices that the pipe is closed."""
+        """Ends the process: whoever is at the other end notices that the pipe is closed."""
         for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 if stream is not None:

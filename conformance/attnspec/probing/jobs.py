@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROBES = "attnspec.probing.jobs:ProbeJobs"
 class ProbeJobs:
-    """The source of jobs."""
+    """A source of jobs: each subject and variant is probed."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
         self.plan = plan
@@ -51,7 +51,7 @@ class ProbeJobs:
         return self._worker.subject(target).card({}, {})
 
     def carry_out(self, job: ProbeJob) -> SubjectProbed:
-        """Ask every question."""
+        """Asks every question of a subject."""
         try:
             return self._worker.probe(job.target, job.variant, DType(job.dtype))
         except AttnspecError as problem:

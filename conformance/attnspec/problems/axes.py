@@ -66,7 +66,7 @@ class LengthDistribution:
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Each length's."""
+        """The weight of each length."""
         return dict(zip(self.lengths, (b - a for a, b in pairwise((0.0, *self.sums))), strict=True))
 
 

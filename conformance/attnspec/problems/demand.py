@@ -88,7 +88,9 @@ class Demand:
         return domain.lengths, self.grouping(limits), self._is_square(1, 2, limits), self.reads, self.parted
 
     def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
-        """Whether a problem of it can have lengths within these spans of some axes; True where that is not clear."""
+        """Whether a problem of the demand can have lengths within these spans of some axes; True where that is not
+        clear.
+        """
         (least_t, most_t), (least_s, most_s) = (spans.get(axis, _ANY_LENGTH) for axis in "TS")
         if self._is_always_square(limits):
             least_t = least_s = max(least_t, least_s)

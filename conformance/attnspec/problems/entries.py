@@ -65,7 +65,7 @@ _BLOCK = 16384         # entries filled at once: they stay in the cache (4.4 ms 
 
 
 def uniform_numbers(words: Words) -> Floats:
-    """In [0, 1)."""
+    """Uniform numbers in [0, 1)."""
     return words * 2.0**-32
 
 
@@ -75,7 +75,7 @@ def whole_numbers(words: Words, low: int, high: int) -> Floats:
 
 
 def random_signs(words: Words) -> Floats:
-    """+1 or -1."""
+    """Random signs, +1 or -1."""
     return 1.0 - 2.0 * (words & np.uint32(1))
 
 

@@ -350,7 +350,7 @@ class Drawer:
         return cls(shares())
 
     def share(self) -> float:
-        """The next one."""
+        """Draws the next share."""
         return next(self.stream)
 
     def shuffle_items(self, items: Iterable[str]) -> list[str]:

@@ -120,7 +120,7 @@ class RankJobs:
         return KernelWorker(self.plan, int(self.plan.more[STOP_AFTER][0]), self._breadcrumb)
 
     def carry_out(self, job: KernelJob) -> KernelRanked:
-        """Judge the kernel."""
+        """Judges a kernel."""
         return self._worker.rank(job.target)
 
     def record_loss(self, job: KernelJob, loss: JobFailure) -> KernelRanked:

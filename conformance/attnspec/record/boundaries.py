@@ -54,7 +54,7 @@ class Span:
 
     @property
     def words(self) -> str:
-        """`65 ≤ S ≤ 127`."""
+        """The condition in words: `65 ≤ S ≤ 127`."""
         if self.block:
             return f"{self.axis} > {self.low - 1} and {self.axis} is not a multiple of {self.block}"
         if self.low == self.high:

@@ -47,7 +47,7 @@ def read_text(path: Path) -> str:
 
 
 def pack_text(path: Path, text: str) -> bytes:
-    """What a file of this name holds; the same text gives the same bytes."""
+    """Packs a text as the name of its file says; the same text gives the same bytes."""
     written = text.encode("utf-8")
     return _PACKINGS[path.suffix][0](written) if path.suffix in PACKED else written
 
@@ -112,7 +112,7 @@ class RunRecord:
 
     @property
     def known(self) -> int:
-        """How many of them were run."""
+        """How many items of the run were tried."""
         return self.done - sum(each.verdict is Verdict.NOT_RUN for each in self.outcomes)
 
     @property

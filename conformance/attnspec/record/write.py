@@ -64,7 +64,7 @@ class RecordWriter:
         self._is_made_here = False
 
     def start(self) -> None:
-        """Open the file. Raises UsageError where that is impossible, or another run writes to it."""
+        """Opens the file. Raises UsageError where that is impossible, or another run writes to it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._is_made_here = not self._path.exists()
@@ -91,7 +91,7 @@ class RecordWriter:
             self._append(f"{to_line(event)}\n".encode())
 
     def shutdown(self) -> None:
-        """Close the file. Raises UsageError if not all could be written; what was, can be read."""
+        """Closes the file. Raises UsageError if not all could be written; what was, can be read."""
         if self._descriptor is not None:
             if self._is_made_here and not self._lines and self._problem is None:
                 self._path.unlink(missing_ok=True)

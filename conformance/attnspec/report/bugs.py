@@ -285,7 +285,7 @@ def rank_clarity(failure: Outcome, cause: str = "") -> tuple[float, ...]:
 
 
 def is_endless(failure: Outcome) -> bool:
-    """Whether its margin is infinite because something is not finite: that says little of how far it is off."""
+    """Whether a failure's margin is infinite because something is not finite: that says little of how far it is off."""
     measured = failure.evidence.measured if failure.evidence else None
     return measured is not None and not math.isfinite(measured.gap)
 

@@ -151,7 +151,7 @@ def _stands(now: Outcome | None, before: Outcome | None, *, strict: bool) -> Ite
 
 
 def fails_and_gates(outcome: Outcome, *, strict: bool) -> bool:
-    """Whether it fails under a clause that gates, whether or not a baseline lists it."""
+    """Whether an outcome fails under a clause that gates, whether or not a baseline lists it."""
     verdict = Verdict.VIOLATED if _verdict(outcome) is Verdict.EXPECTED else _verdict(outcome)
     return _fails(outcome) and does_gate_run(verdict, outcome.level, strict=strict)
 

@@ -37,7 +37,7 @@ def _plain(value: float, digits: int) -> str:
 
 
 def group_digits(number: int) -> str:
-    """`1 024 000`: thousands apart."""
+    """A number with its thousands apart: `1 024 000`."""
     return f"{number:,}".replace(",", "\u202f") if number >= 10_000 else str(number)
 
 

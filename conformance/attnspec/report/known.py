@@ -69,12 +69,12 @@ class BaselineComparison:
 
     @property
     def changed(self) -> int:
-        """How many are so in all."""
+        """How many failures have changed in all."""
         return sum(self.tally.values())
 
 
 def is_gone(outcome: Outcome) -> bool:
-    """Whether it is no failure: a known one that is none any more, or a convention that has changed."""
+    """Whether an entry is no failure: a known one that is none any more, or a convention that has changed."""
     return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 

@@ -113,7 +113,7 @@ class LikelyCause:
 
     @property
     def sentence(self) -> str:
-        """What it says, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
+        """The cause in a sentence, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
         return f"{self.says}, where {self.where}" if self.where else self.says
 
     @property
@@ -371,7 +371,7 @@ def lower_first_letter(sentence: str) -> str:
 
 
 def begins_at(failure: Outcome) -> str:
-    """`Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
+    """Where a failure begins: `Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
     return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
 
 

@@ -86,7 +86,7 @@ class Summary:
 
 
 def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
-    """Count, and say it."""
+    """Summarises runs: counts, and says what they come to."""
     standings = tuple(_make_standing(joined, subject, strict=strict) for subject in joined.subjects)
     interrupted = tuple(run for run in joined.runs if run.record.interrupted)
     title, css = _title(joined, standings, is_whole=not interrupted)

@@ -182,7 +182,7 @@ def _member(kind: type[E], noun: str, name: str) -> E:
 
 
 def target_of(target: str | Callable[..., object]) -> str:
-    """The target as text. A function that its module's name leads back to is named by it; any other is handed over."""
+    """Names a target as text. A function that its module's name leads to is named by it; any other is handed over."""
     if isinstance(target, str):
         return target
     module, name = getattr(target, "__module__", ""), getattr(target, "__qualname__", "")

@@ -46,7 +46,7 @@ class JobSource(Protocol[E]):
         """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
 
     def carry_out(self, job: E) -> Done:
-        """Do it, in a worker. What escapes is a defect of attnspec."""
+        """Carries out a job, in a worker. What escapes is a defect of attnspec."""
 
     def record_loss(self, job: E, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""

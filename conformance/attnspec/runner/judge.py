@@ -70,7 +70,7 @@ def load_engine(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = la
 
 
 def distinct_items(judge: Judge) -> tuple[Item, ...]:
-    """The items, each once: whoever names a target or a clause twice means it once."""
+    """The items of a judge, each once: whoever names a target or a clause twice means it once."""
     return tuple(dict.fromkeys(judge.items()))
 
 

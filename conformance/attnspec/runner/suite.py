@@ -73,7 +73,9 @@ class JobFile(pytest.File):
         return max(0.0, seconds - before)
 
     def new_card(self, target: str) -> SubjectCard | None:
-        """The subject's card; None if it has been reported, or the subject cannot be had: its outcomes say why."""
+        """The subject's card where it is new; None if it has been reported, or the subject cannot be had: its outcomes
+        say why.
+        """
         try:
             card = self.source.card(target)
         except AttnspecError:

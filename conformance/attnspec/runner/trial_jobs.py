@@ -43,7 +43,7 @@ def _dearness(clause: Clause) -> int:
 
 
 class TrialJobs:
-    """A source of jobs."""
+    """A source of jobs: each item of the engine is tried."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
         [engine], [self.recipe] = plan.more[_ENGINE], plan.more[_RECIPE]
@@ -82,7 +82,7 @@ class TrialJobs:
         return self.judge.card(target)
 
     def carry_out(self, job: Item) -> ItemFinished:
-        """Try the item."""
+        """Tries an item."""
         return ItemFinished(pronounce_verdict(self.judge, job, plan=self.plan, recipe=self.recipe))
 
     def tell_failures(self, tell: Callable[[Done], None]) -> None:
@@ -94,7 +94,7 @@ class TrialJobs:
         self.judge.tell = pass_on
 
     def seconds_compiling(self, target: str) -> float:
-        """The engine's."""
+        """The seconds that compilers took for a subject, as the engine says."""
         return self.judge.seconds_compiling(target)
 
     def record_loss(self, job: Item, loss: JobFailure) -> ItemFinished:
@@ -157,7 +157,7 @@ class AuditJobs:
         self._trials.tell_failures(tell)
 
     def seconds_compiling(self, target: str) -> float:
-        """The engine's."""
+        """The seconds that compilers took for a subject, as the engine says."""
         return self._trials.seconds_compiling(target)
 
     def record_loss(self, job: Item | ProbeJob, loss: JobFailure) -> Done:

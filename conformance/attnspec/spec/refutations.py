@@ -41,7 +41,7 @@ class Refutations:
 
     @property
     def is_current(self) -> bool:
-        """Whether it was made on the cases on which this version would make it."""
+        """Whether the refutations were made on the cases on which this version would make them."""
         return (self.effort, self.cases, self.seed) == (EFFORT.value, CASES, SEED)
 
     @property

@@ -62,7 +62,7 @@ def load_yaml(path: Path, *, error: type[AttnspecError] = SpecError) -> Located:
 
 
 def read_bytes(path: Path, *, error: type[AttnspecError] = SpecError) -> bytes:
-    """The bytes of a file; raises `error` where it is missing, a folder, or not ours to read."""
+    """Reads the bytes of a file; raises `error` where it is missing, a folder, or not ours to read."""
     where = FileLocation(shown_path(path))
     try:
         return path.read_bytes()

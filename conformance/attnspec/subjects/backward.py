@@ -42,7 +42,9 @@ class BackwardPass:
     where: FileLocation | None = None
 
     def why_no_gradients(self, problem: Problem, limits: Limits) -> str:
-        """Why it cannot be asked for gradients of a problem; empty if it can. A mask may travel as a bias."""
+        """Why the backward pass cannot be asked for gradients of a problem; empty if it can. A mask may travel as a
+        bias.
+        """
         needed = {BIAS if name == "mask" and limits.bias_is_mask else name
                   for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
         missing = sorted(needed - self.keywords)
@@ -54,12 +56,14 @@ class BackwardPass:
         return replace(call, keywords=given)
 
     def kept_arrays(self, forward: SubjectAnswer) -> Mapping[str, Array]:
-        """What it wants of the forward pass: the output, (B,H,T,Dv) or (B,T,M), the log-sum-exp (B,H,T)."""
+        """The arrays of the forward pass that the backward pass wants: the output, (B,H,T,Dv) or (B,T,M), the
+        log-sum-exp (B,H,T).
+        """
         found = {OUTPUT: forward.output, LSE: forward.lse}
         return {name: array for name, array in found.items() if array is not None and name in self.wants}
 
     def unusable(self, sentence: str) -> UnusableAnswer:
-        """What came of it, in a sentence, with the place where it is to be mended."""
+        """Says what came of a backward pass, in a sentence, with the place where it is to be mended."""
         return UnusableAnswer(f"{sentence} See {self.name} in {self.where}." if self.where else sentence)
 
 
@@ -120,7 +124,7 @@ def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:
-    """(B,H,T,Dv): the output's gradient as it is handed over, in the dtype that the output should have, as it lies."""
+    """The output's gradient, (B,H,T,Dv), as it is handed over, in the dtype that the output should have, as it lies."""
     assert problem.grad_output is not None
     return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
 

@@ -147,12 +147,12 @@ class BaselineEntry:
 
     @property
     def key(self) -> Key:
-        """What it speaks of."""
+        """The subject, clause and dtype that an entry speaks of."""
         return self.subject, self.clause, self.dtype
 
     @property
     def is_here(self) -> bool:
-        """Whether it is expected on this machine."""
+        """Whether a failure is expected on this machine."""
         return not self.processor or self.processor in processor_features()
 
     def deviation(self, findings: Findings) -> Deviation:

@@ -50,7 +50,7 @@ class ReturnedTree:
 
 
 def whole_of(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
-    """As a host tells it. Raises what reading something else may raise."""
+    """Reads the tree that a host tells of. Raises what reading something else may raise."""
     return ReturnedTree(str(told["type"]), tuple(_part(each, found) for each in told["parts"]))
 
 
@@ -100,7 +100,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
 
     @property
     def is_mute(self) -> bool:
-        """Whether it has no message, the exception's type alone."""
+        """Whether the exception has no message, its type alone."""
         return ": " not in self.summary
 
     @property

@@ -62,7 +62,7 @@ class Callee(Protocol):
         """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
 
     def not_taken(self, dtype: DType) -> str:
-        """Why arrays of this dtype cannot be handed over there; empty if they can."""
+        """Why arrays of a dtype cannot be handed over; empty if they can."""
 
     def begin_item(self) -> None:
         """The calls from here on have a whole deadline."""

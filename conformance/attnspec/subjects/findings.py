@@ -95,11 +95,11 @@ class Finding:
     replays: tuple[ReplayedCase, ...] = ()
 
     def is_on(self, device: str) -> bool:
-        """Whether it can show on this kind of device."""
+        """Whether a finding can show on this kind of device."""
         return self.device in ("", device)
 
     def is_of(self, version: str) -> bool:
-        """Whether this version of the library is among those that do it."""
+        """Whether a finding is about this version of the library."""
         return not (version and self.versions) or SpecifierSet(self.versions).contains(version, prereleases=True)
 
     def concerns(self, subject: str) -> bool:
@@ -112,7 +112,7 @@ class Finding:
                 and is_named(self.clauses, clause))
 
     def explains(self, outcome: Outcome) -> bool:
-        """Whether it is what a failure is about, by what was seen."""
+        """Whether a finding is what a failure is about, by what was seen."""
         return self.concerns(outcome.subject) and does_explain(self.as_known_finding(), outcome)
 
     def as_known_finding(self, script: str = "") -> KnownFinding:

@@ -61,7 +61,7 @@ class FunctionSource:
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """What a host is told."""
+        """What a host is told of the function's source."""
         if self.is_program:
             return {}
         if self.text:

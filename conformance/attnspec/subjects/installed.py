@@ -69,7 +69,7 @@ def installed_version(distribution: str, python: str = "") -> str:
 
 @functools.cache
 def is_installed(module: str, python: str = "") -> bool:
-    """Whether it can be imported there. Nothing is imported here to find out. python: as above."""
+    """Whether a module can be imported where subjects live. Nothing is imported here to find out. python: as above."""
     if command := _command(python):
         return bool(_found_there(command, modules=[module])["modules"][module])
     top, *inner = module.split(".")

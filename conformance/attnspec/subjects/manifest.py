@@ -104,7 +104,7 @@ class Library:
 
     @property
     def why_missing(self) -> str:
-        """Why it cannot be judged here; empty if it can."""
+        """Why a library cannot be judged here; empty if it can."""
         if self.program:
             return self.program.why_missing
         if self.interpreter and (reason := self.interpreter.why_missing):
@@ -163,7 +163,7 @@ class Registered:
 
     @property
     def why_missing(self) -> str:
-        """Why it cannot be judged here; empty if it can."""
+        """Why a subject cannot be judged here; empty if it can."""
         told = told_by_workers(self.id)
         return (self.not_here or self.library.why_missing or self._lacking) if told is None else told
 
@@ -182,7 +182,7 @@ class Registered:
 
     @property
     def not_here(self) -> str:
-        """Why it cannot be judged on this machine or device; empty if it can. NumPy's arrays are on the CPU."""
+        """Why a subject cannot be judged on this machine or device; empty if it can. NumPy's arrays are on the CPU."""
         needed = self.device or ("" if self.declaration.lift else "cpu")
         if self.cannot_run or needed in ("", kind_of_device()):
             return self.cannot_run
@@ -342,7 +342,7 @@ class Interpreter:
 
     @property
     def why_missing(self) -> str:
-        """Why nothing can live in it, and what to do; empty if something can, or if another is asked for."""
+        """Why nothing can live in the interpreter, and what to do; empty if it can, or if another is asked for."""
         if audited_command():
             return ""
         reason = no_start(self.path) if shutil.which(self.path) else "there is no such program"
@@ -351,7 +351,7 @@ class Interpreter:
                            "Correct `python:` there, or name another one: --python PATH")
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
-        """Where its subjects live: in it, unless a command is asked for."""
+        """The surroundings of what lives in the interpreter, unless a command is asked for."""
         there = asked or Surroundings()
         return there if there.command else replace(there, command=(self.path,))
 
@@ -386,7 +386,7 @@ class Program:
 
     @property
     def why_missing(self) -> str:
-        """Why it cannot be started here, and what to do; empty if it can."""
+        """Why a program cannot be started here, and what to do; empty if it can."""
         if elsewhere := " ".join(map(portable_argument, audited_command())):
             own = " ".join(map(portable_argument, self.command))
             return (f"it lives in a program of its own, {own!r}, not in {elsewhere!r}. "
@@ -401,7 +401,7 @@ class Program:
         return f". Install it: {self.install}" if self.install else ""
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
-        """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""
+        """The surroundings of a program's subject: with the deadline, device and variables that are asked for."""
         return replace(asked or Surroundings(), command=self.command, speaks=HostLanguage.PROTOCOL, is_here=True,
                        folder=str(self.folder.absolute()))
 

@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_modules(fields: Fields) -> str:
-    """The field `requires`: names of modules, separated by spaces."""
+    """Reads the field `requires`: names of modules, separated by spaces."""
     names = fields.text("requires", "")
     for name in names.split():
         if not all(part.isidentifier() for part in name.split(".")):
@@ -152,7 +152,7 @@ def _specifier(fields: Fields, key: str) -> str:
 
 
 def read_since(fields: Fields) -> Mapping[str, str]:
-    """The field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
+    """Reads the field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
     inner = fields.inner("since", "the versions that know a keyword", optional=True)
     inner.refuse_other_keys(tuple(EVERY_KEYWORD))
     return {name: _specifier(inner, name) for name in inner.mapping}

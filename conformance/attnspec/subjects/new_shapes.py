@@ -34,7 +34,7 @@ class ShapeTimes:
     _repeat_times: dict[Hashable, float] = field(default_factory=dict)
 
     def count(self, whose: int, call: Call, seconds: float) -> None:
-        """Count a call. whose: tells the function from its variants."""
+        """Counts a call. whose: tells the function from its variants."""
         shapes = tuple((name, array.shape, array.strides) for name, array in call.named_arrays.items())
         flags = tuple(sorted(name for name, value in call.keywords.items() if value is True))
         shape = (whose, call.dtype, shapes, flags, call.wrt, call.form)

@@ -71,8 +71,8 @@ def is_anywhere(target: str) -> bool:
 
 
 def guess_meant_target(target: str, known: Iterable[str]) -> list[str]:
-    """What of these a function of one's own was meant to be that is nowhere; nothing where it is somewhere, or where
-    they are nowhere either: then it may be elsewhere.
+    """Guesses which of these targets a function of one's own was meant to be that is nowhere; nothing where it is
+    somewhere, or where they are nowhere either: then it may be elsewhere.
     """
     near = near_misses(target, [each for each in known if is_bare(each) and each != target]) if is_bare(target) else []
     return [] if not near or is_anywhere(target) else [each for each in near if is_anywhere(each)]
@@ -134,7 +134,7 @@ def _binds(node: ast.AST) -> set[str]:
 
 
 def parse_file(file: Path) -> ast.Module:
-    """The file's code; that of an empty file where it cannot be read."""
+    """Parses a file; one that cannot be read counts as empty."""
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -80,7 +80,7 @@ def case_of(problem: Problem | LayerProblem | RotaryProblem) -> Case:
 
 
 def is_rare(keyword: str, value: object) -> bool:
-    """Whether it is the pattern of the values that few functions take of a keyword."""
+    """Whether a value is the pattern that few functions take of a keyword."""
     rare = EVERY_KEYWORD[keyword].rare if keyword in EVERY_KEYWORD else None
     return rare is not None and value == rare.pattern
 

@@ -114,7 +114,7 @@ class Incidents:
             self._met_incidents.pop(verdict, None)
 
     def pop_met(self) -> Sequence[Incident]:
-        """What was met so far; it is told once."""
+        """Takes the incidents that were met so far; each is told once."""
         met, self._met_incidents = tuple(self._met_incidents.values()), {}
         self._told_verdicts |= {each.verdict for each in met}
         return met

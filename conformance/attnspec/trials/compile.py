@@ -65,13 +65,15 @@ class Check:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """What it cannot do without: the keywords it names, and those that its kind or what it observes implies."""
+        """The keywords that a check cannot do without: those that it names, and those that its kind or what it observes
+        implies.
+        """
         looks = {step.bound.values.get("observe") for step in self.then}
         asked = frozenset(keyword for look, keyword in ASKED.items() if look in looks)
         return self.clause.needs | self.domain.always | asked
 
     def demand(self, *, projects: bool) -> Demand:
-        """What it asks of sizes. projects: whether the subject is a layer."""
+        """What a check asks of sizes. projects: whether the subject is a layer."""
         looks = {step.bound.values.get("observe") for step in self.then}
         parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
                   if step.bound.name in PARTING)

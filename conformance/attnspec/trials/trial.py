@@ -81,7 +81,7 @@ class Trial(CaseJudge):
     is_explained: Callable[[Trial, Recipe], bool] = lambda *_: False
 
     def hold(self) -> Tally:
-        """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
+        """Tries all cases; what failed, if anything did, is the tally's failure on its smallest case."""
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
             self._hold(tally)

@@ -101,7 +101,7 @@ class Conventions:
 
 
 def describe_conventions(joined: JoinedRecords) -> tuple[Conventions, ...]:
-    """A row a subject."""
+    """Describes the conventions of all subjects, a row each."""
     return tuple(_customs(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
 
 
@@ -246,7 +246,7 @@ class AuditAnswers:
 
 
 def collect_answers(habits: ConventionTable) -> AuditAnswers:
-    """Look at all answers."""
+    """Collects the answers of all subjects, by question."""
     return AuditAnswers(tuple(_examples(habits)), tuple(_further(habits)))
 
 

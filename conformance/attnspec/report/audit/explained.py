@@ -77,12 +77,12 @@ class AuditFinding:
 
     @property
     def harm(self) -> Harm | None:
-        """What it does to a user, if anybody has said."""
+        """What the finding does to a user, if anybody has said."""
         return self.known.harm if self.known else None
 
     @property
     def is_choice(self) -> bool:
-        """Whether it is a convention that the library documents."""
+        """Whether the finding is a convention that the library documents."""
         return self.known is not None and is_choice(self.known)
 
     @property
@@ -124,7 +124,7 @@ def explain_failures(joined: JoinedRecords) -> tuple[AuditFinding, ...]:
 
 
 def library_of(subject: JudgedSubject) -> str:
-    """`PyTorch 2.13.0`."""
+    """The library of a subject with its version: `PyTorch 2.13.0`."""
     card = subject.card
     return f"{card.library or card.distribution or subject.library.rstrip('/') or card.id} {card.version}".strip()
 
@@ -145,7 +145,7 @@ def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
 
 
 def harm_rank(harm: Harm | None) -> int:
-    """0 is the gravest; what nobody has judged comes after all else."""
+    """The rank of a harm: 0 is the gravest; what nobody has judged comes after all else."""
     return harm.rank if harm else len(Harm)
 
 

@@ -48,7 +48,7 @@ class Counts:
 
     @property
     def share(self) -> str:
-        """`59 of 62`: the clauses held, of those that apply."""
+        """The clauses held, of those that apply: `59 of 62`."""
         return f"{self.held} of {self.applicable}"
 
 
@@ -71,7 +71,7 @@ class AuditStanding(Enum):
 
     @property
     def rank(self) -> int:
-        """0 is the gravest."""
+        """The rank of a standing: 0 is the gravest."""
         return tuple(AuditStanding).index(self)
 
 
@@ -93,7 +93,7 @@ class SubjectLine:
 
     @property
     def standing(self) -> AuditStanding:
-        """How it stands: what breaks a clause breaks it, however much else was not judged."""
+        """How the subject stands: what breaks a clause breaks it, however much else was not judged."""
         if self.breaks:
             return AuditStanding.BREAKS
         if self.subject.broken or self.counts.undecided or not self.counts.held:
@@ -102,7 +102,7 @@ class SubjectLine:
 
     @property
     def verdict(self) -> str:
-        """How it stands, in words, with the gravest of what it does."""
+        """How the subject stands, in words, with the gravest of what it does."""
         cause = self.harm.says if self.harm else ""
         return ": ".join(filter(None, (self.standing.value, cause if self.is_explained else "not yet explained")))
 
@@ -113,7 +113,7 @@ class SubjectLine:
 
     @property
     def breaks(self) -> bool:
-        """Whether it breaks a `must` clause, or a listed deviation is not as listed."""
+        """Whether the subject breaks a `must` clause, or a listed deviation is not as listed."""
         return bool(self.counts.must or self.counts.odd)
 
 
@@ -209,7 +209,7 @@ class ClauseTally:
 
 
 def tally_clauses(joined: JoinedRecords) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
-    """The clauses by theme."""
+    """Tallies the clauses of all subjects, by theme."""
     entries = [_entry(joined, number) for number in range(len(joined.clauses))]
     return tuple((name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
 

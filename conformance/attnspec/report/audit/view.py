@@ -330,7 +330,7 @@ class Audit:
 
 
 def make_audit(joined: JoinedRecords) -> Audit:
-    """Look at all of it."""
+    """Puts together all that the page of an audit speaks of."""
     told = explain_failures(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
     ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
