@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import DType, Effort, Level, Verdict, does_gate_run
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.raising import RaisingExplainer
+from attnspec.diagnosis.advice import RaisingExplainer
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
 from attnspec.questions.conventions import probe_conventions

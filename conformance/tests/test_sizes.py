@@ -20,7 +20,6 @@ from attnspec.core.coverage import (
 )
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.aims import all_aims, is_met, pairs_of_axes
 from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, length_distributions, lengths_of
 from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, count_logits, count_work
 from attnspec.problems.domain import domain
@@ -34,6 +33,9 @@ from attnspec.problems.size_plan import (
     SIMPLEST,
     Drawer,
     SizePlan,
+    all_aims,
+    is_met,
+    pairs_of_axes,
     taken_by,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS

@@ -1,12 +1,18 @@
-"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a process of its own."""
+"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a process of its own.
+
+That process is `attnspec` as on one machine, whose lines go to a file. It ends with its worker.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +20,20 @@ from pathlib import Path
 import attnspec
 from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
 from attnspec.core.errors import AttnspecError
+from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.scratch import scratch_folder
-from attnspec.record.codec import decode, encode
+from attnspec.record.codec import decode, encode, to_line
+from attnspec.record.events import Event, Handler, ItemStarted, RunFinished, RunStarted, SubjectCompiles
 from attnspec.runner.environment import describe_environment
+from attnspec.runner.session import Session
+from attnspec.runner.shards import NamedGroups
 from attnspec.spec.load import load_spec
 from attnspec.subjects.installed import is_installed, look_in
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.part import main; main()"
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.worker import main; main()"
 """The process sees what its worker sees, and no variable tells it so: subjects' own interpreters would heed that."""
 
 _OF_DASK = frozenset({"MALLOC_TRIM_THRESHOLD_"})
@@ -119,3 +129,49 @@ def stop_run(run: str) -> None:
     """End what of a run is being judged here: its client has left."""
     for process in _running_processes.get(run, ()):
         process.terminate()
+
+
+class RecordLines(Handler):
+    """A handler that keeps the lines of a record but for header and footer, which are the client's."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._began = 0.0
+
+    def handle(self, event: Event) -> None:
+        """Keep it."""
+        self._began = self._began or (time.monotonic() if isinstance(event, ItemStarted) else 0.0)
+        if not isinstance(event, RunStarted | RunFinished | SubjectCompiles):
+            self.lines.append(to_line(event))
+
+    @property
+    def seconds(self) -> float:
+        """Since the first item began."""
+        return time.monotonic() - self._began if self._began else 0.0
+
+
+def carried_out(task: Task) -> TaskResult:
+    """What comes of the part. An interruption leaves no part: nobody waits for it."""
+    kept = RecordLines()
+    try:
+        result = Session(task.plan, source=task.source, sharing=NamedGroups(frozenset(task.groups))).run([kept])
+    except AttnspecError as problem:
+        return TaskResult(wrong=str(problem))
+    if result.is_interrupted:
+        return TaskResult(wrong="it was interrupted.")
+    return TaskResult(tuple(kept.lines), result.defects, seconds=kept.seconds)
+
+
+def main() -> None:
+    """Read the task from standard input, and write its part to the file that is named."""
+    task = decode(Task, json.loads(sys.stdin.buffer.readline()))
+    threading.Thread(target=_end_with_worker, daemon=True).start()
+    part = carried_out(task)
+    write_whole(Path(sys.argv[2]), json.dumps(encode(part)), "part")
+
+
+def _end_with_worker() -> None:
+    """A worker that was killed cannot end its process; its pipe ends for it."""
+    while os.read(0, 1):  # not by way of `sys.stdin`, whose lock Python wants when it ends
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

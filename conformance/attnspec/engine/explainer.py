@@ -12,11 +12,10 @@ from functools import partial
 from attnspec.core.gradient_keywords import GRAD
 from attnspec.core.nouns import Level
 from attnspec.core.plan import Plan, is_own
-from attnspec.diagnosis.advice import missing_lift, of_no_answer, of_wrong_clause, way_out
+from attnspec.diagnosis.advice import RaisingExplainer, missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner
 from attnspec.diagnosis.failing_case import judge_case
-from attnspec.diagnosis.raising import RaisingExplainer
 from attnspec.diagnosis.ranges import right_beside
 from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
