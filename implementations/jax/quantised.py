@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-
-Array = jax.Array
+from jax import Array
 
 
 def over_cache(query: Array, key: Array, value: Array, *, causal: bool = False, key_scale: Array | None = None,
@@ -17,7 +16,7 @@ def over_cache(query: Array, key: Array, value: Array, *, causal: bool = False, 
     if key_scale is not None:
         logits = logits * _repeat_heads(key_scale, query)[:, :, None, None].astype(wide)
     if causal:
-        logits = jnp.where(jnp.tri(*logits.shape[-2:], dtype=bool), logits, -jnp.inf)
+        logits = jnp.where(jnp.tri(logits.shape[-2], logits.shape[-1], dtype=bool), logits, -jnp.inf)
     output = jnp.einsum("bhts,bhsd->bhtd", jax.nn.softmax(logits, -1), _repeat_heads(value.astype(wide), query),
                         precision=jax.lax.Precision.HIGHEST)
     if value_scale is not None:

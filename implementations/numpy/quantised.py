@@ -23,7 +23,7 @@ def dequantising(query: Array, key: Array, value: Array, *, mask: Array | None =
         (query, query_scale), (key, key_scale), (value, value_scale)))
     logits = query_ @ heads(key, query).swapaxes(-1, -2) * factor(query, scale)
     weights = softmax(hidden(logits if bias is None else logits + bias.astype(wide), mask, causal))
-    return (weights @ heads(value, query)).astype(query.dtype)
+    return np.asarray((weights @ heads(value, query)).astype(query.dtype))
 
 
 def by_head(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False,
@@ -38,7 +38,7 @@ def by_head(query: Array, key: Array, value: Array, *, mask: Array | None = None
     output = softmax(hidden(logits, mask, causal)) @ heads(value.astype(wide), query)
     if value_scale is not None:
         output = output * np.repeat(value_scale, group)[:, None, None].astype(wide)
-    return output.astype(query.dtype)
+    return np.asarray(output.astype(query.dtype))
 
 
 def by_token(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False,
@@ -51,7 +51,7 @@ def by_token(query: Array, key: Array, value: Array, *, mask: Array | None = Non
     weights = softmax(hidden(logits, mask, causal))
     if value_scale is not None:
         weights = weights * np.repeat(value_scale, group, axis=1)[:, :, None].astype(wide)
-    return (weights @ heads(value.astype(wide), query)).astype(query.dtype)
+    return np.asarray((weights @ heads(value.astype(wide), query)).astype(query.dtype))
 
 
 def times(codes: Array, scale: Array | None, wide: np.dtype) -> Array:

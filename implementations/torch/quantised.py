@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (so PyTorch's documentation calls it)
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 def over_cache(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None, causal: bool = False,
