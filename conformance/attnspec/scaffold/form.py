@@ -24,6 +24,7 @@ class CallableKind(enum.Enum):
     NNX = "module of flax.nnx"
     HAIKU = "module of Haiku"
     KERAS = "layer of Keras"
+    PLAIN = "class of no framework, which keeps its matrices as attributes"
 
 
 class ModuleMode(enum.Enum):
@@ -107,6 +108,8 @@ class CallForm:
     named for them.  unjudged: the parameters that could not be used, each with a warning.
     warnings: what a reader has to know first: what is not judged of it, and what is odd.
     is_guess: whether sizes of its constructor were found by trying alone.
+    mistake: the name of a plain mistake with which alone its numbers are those of attention; empty where it makes none.
+    called: the method by which an object of no framework is called; empty where the object itself is.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
@@ -140,6 +143,8 @@ class CallForm:
     unjudged: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     is_guess: bool = False
+    called: str = ""
+    mistake: str = ""
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from itertools import product
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts import LIFTS
-from attnspec.scaffold.arrangements import arrangements
+from attnspec.scaffold.arrangements import arrangements, of_one_query
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
 from attnspec.scaffold.lookup import TheirParameter, theirs
@@ -26,6 +26,7 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.subjects.whole import ReturnedTree
 
 LISTED = ("inputs", "input")
+ONE_QUERY = "It takes one query a sequence only: T = 1."
 
 
 def function_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
@@ -52,6 +53,9 @@ def array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterato
         known = with_given(form, rest, given)
         for arrangement in arrangements(form.kind, len(names), in_list=in_list):
             yield replace(known, arrangement=arrangement, names=named(names, parameters))
+        alone = replace(known, sizes={"T": 1}, remarks=(*known.remarks, ONE_QUERY))
+        for arrangement in of_one_query(len(names)) if form.family is CallableKind.FUNCTION else ():
+            yield replace(alone, arrangement=arrangement, names=named(names, parameters))
 
 
 def with_given(form: CallForm, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> CallForm:
@@ -97,7 +101,7 @@ _SHOWN = 4  # parameters in a message
 def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = family_of(layer)
-    form = CallForm(layer.target, Kind.LAYER, family, lift_of(family, layer.backend))
+    form = CallForm(layer.target, Kind.LAYER, family, lift_of(layer, family, trier.there), called=called_as(layer, family))
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
@@ -122,17 +126,25 @@ def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
 
 
 def family_of(layer: Examined) -> CallableKind:
-    """Whose class it is. Raises TargetError."""
+    """Whose class it is. Raises TargetError for one of no framework that has no method to call it by."""
     found = next((_BASES[base] for base in layer.bases if base in _BASES), None)
-    if found is None:
-        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, so it cannot "
-                          "be found out how it is constructed and where its matrices are. "
-                          "Write its adapter by hand: docs/writing-an-adapter.md.")
-    return found
+    if found is None and not layer.call:
+        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, and has no method "
+                          "`__call__`, `forward` or `call` that takes arrays, so it cannot be found out how it is "
+                          "called. Write its adapter by hand: docs/writing-an-adapter.md.")
+    return found or CallableKind.PLAIN
 
 
-def lift_of(family: CallableKind, backend: str) -> str:
-    """Whose arrays its layers take; of Keras, those of its backend."""
+def called_as(layer: Examined, family: CallableKind) -> str:
+    """The method by which an object of no framework is called; empty where the object itself is."""
+    return layer.called if family is CallableKind.PLAIN and layer.called != "__call__" else ""
+
+
+def lift_of(layer: Examined, family: CallableKind, there: There) -> str:
+    """Whose arrays its layers take; of Keras, those of its backend; of no framework, those that its module uses."""
+    backend = layer.backend
+    if family is CallableKind.PLAIN:
+        return lifts_of(layer, there)[0]
     if family is not CallableKind.KERAS:
         return "torch" if family is CallableKind.TORCH else "jax"
     return backend if backend in LIFTS else ""
@@ -257,7 +269,7 @@ def _is_lazy(born: ReturnedTree | None) -> bool:
 def _leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
     """Its parameters as its family names them."""
     found = leaves_in(born) if born is not None else ()
-    if family in (CallableKind.TORCH, CallableKind.NNX):
+    if family in (CallableKind.TORCH, CallableKind.NNX, CallableKind.PLAIN):
         return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
     return found
 

@@ -46,7 +46,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "queries": ("max_seqlen_q", "tgt_len", "q_len", "query_length", "max_query", "max_q", "m"),
     "keys": ("max_seqlen_k", "src_len", "kv_len", "key_length", "max_key", "max_k", "n"),
     "a_width": ("d",),
-    "query_ends": ("cu_seqlens_q", "cu_query", "cu_seq_q", "cu_seqlens_query", "cu_q_lens", "q_cu_seqlens"),
+    "query_ends": ("cu_seqlens_q", "cu_query", "cu_seq_q", "cu_seqlens_query", "cu_q_lens", "q_cu_seqlens",
+                   "cu_seqlens", "cu_lens", "cu_seq_lens"),
     "key_ends": ("cu_seqlens_k", "cu_key", "cu_seq_k", "cu_seqlens_kv", "cu_seqlens_key", "cu_k_lens", "k_cu_seqlens",
                  "kv_cu_seqlens"),
     # what a layer is told of its parameters
@@ -63,6 +64,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "random_key": ("key", "rng", "rngs", "dropout_rng", "prng_key", "rng_key", "dropout_key"),
     "batch_first": ("batch_first",),
     "angles": ("position_embeddings", "cos_sin"),
+    "cosines": ("cos", "cosine", "cosines", "rope_cos", "freqs_cos", "cos_cached", "rotary_cos", "rotary_pos_cos"),
+    "sines": ("sin", "sine", "sines", "rope_sin", "freqs_sin", "sin_cached", "rotary_sin", "rotary_pos_sin"),
     "turns": ("freqs_cis", "freqs", "rotary"),
     "place": ("layer_idx", "start_pos", "layer_id", "layer_number", "cur_pos", "layer_index"),
     "owner": ("module", "layer"),

@@ -64,6 +64,20 @@ _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_f
 _MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
 _ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
+_UNTURNED: Mapping[str, tuple[str, ...]] = {
+    "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
+                "{made}.ones((1, 1, T, D), dtype=query.dtype)"),
+    "sines": ("{made}.zeros((T, D), dtype=query.dtype)", "{made}.zeros((T, D // 2), dtype=query.dtype)",
+              "{made}.zeros((1, 1, T, D), dtype=query.dtype)")}
+"""The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
+_GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
+                         for made in _MADE.values())
+_NEUTRAL: Mapping[str, str] = {
+    "alibi_slopes": "{made}.zeros(H, dtype=query.dtype)", "sinks": "{made}.full((H,), -{made}.inf, dtype=query.dtype)",
+    "key_lengths": "{made}.full((B,), S, dtype={made}.int32)", "query_lengths": "{made}.full((B,), T, dtype={made}.int32)",
+    "query_segments": "{made}.zeros((B, T), dtype={made}.int32)",
+    "key_segments": "{made}.zeros((B, S), dtype={made}.int32)"}
+"""By keyword of attention, an array that changes nothing, where the parameter has to be given."""
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
 _ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
@@ -119,6 +133,10 @@ def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
         return (_OFF[role],) if required or _is_on(parameter, role) else ()
     if role in _BY_NAME:
         return _BY_NAME[role](parameter)
+    if role in _UNTURNED and not constructed:
+        return tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
+    if role == "window" and _is_number(parameter):
+        return (_LENGTHS[kind]["length"], "None") if required else (_LENGTHS[kind]["length"],)
     if constructed and role in _SWITCHES:
         return (_SWITCHES[role],) if required else (_SWITCHES[role], "")
     if role == "context" and kind is Kind.LAYER:
@@ -141,6 +159,8 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
         return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
+    if role in _NEUTRAL and kind is Kind.ATTENTION:
+        return (_NEUTRAL[role].format(made=_MADE[lift]),)
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask":
@@ -173,6 +193,12 @@ def _scale(parameter: TheirParameter) -> tuple[str, ...]:
     return (root,) if parameter.is_required or is_number else ()
 
 
+def _is_number(parameter: TheirParameter) -> bool:
+    """Whether a window is a number of keys that is at work where nobody gives another."""
+    default = parameter.default
+    return parameter.is_required or (isinstance(default, int) and not isinstance(default, bool) and default > 0)
+
+
 def _is_on(parameter: TheirParameter, role: str) -> bool:
     return role in _IS_OFF and parameter.default not in _IS_OFF[role]
 
@@ -183,12 +209,13 @@ _BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
 
 
 def combinations(options: Choices) -> Iterator[Mapping[str, str]]:
-    """The likeliest of each, and then with another choice for one of them at a time."""
+    """The likeliest of each, and then with another choice for one of them at a time; cosines and sines change together."""
     base = {name: texts[0] for name, texts in options.items()}
     yield _without_blank(base)
     for name, texts in options.items():
-        for text in texts[1:]:
-            yield _without_blank({**base, name: text})
+        together = [other for other, each in options.items() if each in _GIVEN_ALIKE] if texts in _GIVEN_ALIKE else [name]
+        for at in range(1, len(texts)) if name == together[0] else ():
+            yield _without_blank({**base, **{other: options[other][at] for other in together}})
 
 
 def _without_blank(given: Mapping[str, str]) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.memory import with_memory
+from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.modes import with_modes
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
@@ -85,7 +86,7 @@ def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
-        found = _form_of(callee, trier) or _without_bias(callee, trier)
+        found = _form_of(callee, trier) or _without_bias(callee, trier) or _with_mistake(callee, trier)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
     if found is None:
@@ -101,6 +102,18 @@ def _form_of(callee: Examined, trier: Trier) -> CallForm | None:
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
                 return _whole(alone, callee, trier)
+    return None
+
+
+def _with_mistake(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form in which one plain mistake explains all numbers, and a warning that says which."""
+    for form in trier.mistaken:
+        if form.is_guess and not _is_of_two_widths(form, trier):
+            continue
+        says = MISTAKES[form.mistake].says
+        warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not so: attnspec check "
+                   "judges it, and all else.")
+        return _whole(replace(form, warnings=(warning, *form.warnings)), callee, trier)
     return None
 
 
@@ -179,6 +192,7 @@ def _found(form: CallForm, trier: Trier) -> CallForm | None:
             candidate = replace(known, reading=output.reading)
             if trier.is_right(candidate, plain(candidate)):
                 return candidate
+    trier.keep_mistaken(form, problem, outputs)
     _keep_nearest(form, problem, outputs, trier)
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
-from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
+from attnspec.scaffold.mistakes import MISTAKES
+from attnspec.scaffold.probe_problems import AnyProblem, close, expected_mistakes, plain, truths, unlike
 from attnspec.scaffold.there import There
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
@@ -79,6 +80,7 @@ class Attempt:
 class Trier:
     """Writes adapters and asks them, where the callee lives. tried: how many.  nearest: of those not right.
 
+    mistaken: forms that one plain mistake explains, the plainest first.
     deaths: how often the callee's process has ended.  asks_contiguous: whether it has raised for want of plain order.
     """
 
@@ -87,6 +89,7 @@ class Trier:
     nearest: Attempt | None = None
     deaths: int = 0
     asks_contiguous: bool = False
+    mistaken: list[CallForm] = field(default_factory=list)
 
     def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
@@ -183,12 +186,30 @@ class Trier:
         if answer is None:
             return False
         meant = problem if scale is None else problem.but(scale=scale)
-        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale))
+        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale, form.mistake))
         if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
             return True
         told = f"its output is {known[0].gap(output)[1]}"
         self.keep(Attempt(form, Progress.OTHER_NUMBERS, told, unlike(known[0], output)))
         return False
+
+    def keep_mistaken(self, form: CallForm, problem: AnyProblem, outputs: list[Output]) -> None:
+        """Remember the form if a plain mistake explains one of its outputs; also always causal."""
+        always = replace(form, limits={**form.limits, "causal_only": True},
+                         remarks=(*form.remarks, "It is always causal."))
+        for known, posed in ((form, problem), (always, problem.but(causal=True))):
+            for name, told in expected_mistakes(posed):
+                for output in outputs:
+                    if told.gap(output.array)[0] <= close(problem.dtype):
+                        self._keep_one(replace(known, reading=output.reading, mistake=name))
+
+    def _keep_one(self, form: CallForm) -> None:
+        """Remember a form with a mistake, if it is so in a second problem, too, and none is known by as plain a mistake."""
+        ranks = list(MISTAKES)
+        if any(ranks.index(each.mistake) <= ranks.index(form.mistake) for each in self.mistaken):
+            return
+        if self.is_right(form, plain(form)):
+            self.mistaken.insert(0, form)
 
     def keep(self, attempt: Attempt) -> None:
         """Remember it if it is nearer than all before."""

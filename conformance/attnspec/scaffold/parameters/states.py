@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -118,9 +119,29 @@ def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
         yield {path: role for path, role in named.items() if role}
     elif len(matrices) in _UNNAMED:
         biases = [leaf.path for leaf in kept if is_bias(leaf)]
-        for order in itertools.permutations(_UNNAMED[len(matrices)]):
+        alone = Counter(map(_holder, matrices))
+        for order in _orders([named[path] for path in matrices], _UNNAMED[len(matrices)]):
+            of_matrices = dict(zip(matrices, order, strict=True))
             paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
-            yield dict(zip(matrices, order, strict=True)) | paired
+            beside = {_holder(path): role for path, role in of_matrices.items() if alone[_holder(path)] == 1}
+            yield of_matrices | paired | {path: beside[_holder(path)] for path in biases if _holder(path) in beside}
+
+
+def _orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Which matrix each of them may be, in every order; named: what their names say, empty where one says nothing. Names
+    are held to where two of them or more say something, and no two the same.
+    """
+    said = [role for role in named if role in unnamed]
+    is_told = len(said) > 1 and len(set(said)) == len(said)
+    for order in itertools.permutations(unnamed):
+        if not is_told or all(name == role for name, role in zip(named, order, strict=True) if name in said):
+            yield order
+
+
+def _holder(path: Path) -> str:
+    """What a matrix and its bias are parts of: `.unify` of `.unify.weight`."""
+    whole = "".join(path)
+    return whole[:max(whole.rfind("."), whole.rfind("["))]
 
 
 def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[str, int],

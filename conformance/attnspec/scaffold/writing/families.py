@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import At, CallableKind, CallForm, ModuleMode
 from attnspec.scaffold.writing.imports import alias
 from attnspec.scaffold.writing.lines import arguments, broken, handed, helper, keywords, literal, words_of
@@ -114,13 +115,21 @@ def _keras(form: CallForm) -> list[str]:
     return [*lines, *_first_call(form, "variables"), *filled, _RETURN]
 
 
+def _plain(form: CallForm) -> list[str]:
+    """Its matrices are attributes of the object."""
+    filled = [f"    layer{''.join(path)} = {text}" for path, text in (form.state or {}).items()]
+    is_born = form.kind is Kind.LAYER and form.state is None
+    return [*_constructed(form), *filled, f"{_RETURN}.{form.called}" if form.called and not is_born else _RETURN]
+
+
 _MADE: Mapping[CallableKind, Callable[[CallForm], list[str]]] = {
     CallableKind.TORCH: _torch, CallableKind.LAZY: _torch, CallableKind.EQUINOX: _equinox, CallableKind.LINEN: _linen,
-    CallableKind.NNX: _nnx, CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras}
+    CallableKind.NNX: _nnx, CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras, CallableKind.PLAIN: _plain}
 
 BORN: Mapping[CallableKind, str] = {
     CallableKind.TORCH: "dict(layer.named_parameters())", CallableKind.LAZY: "({0}, dict(layer.named_parameters()))[1]",
     CallableKind.EQUINOX: "layer", CallableKind.LINEN: "{0}", CallableKind.HAIKU: "{0}",
     CallableKind.NNX: "nnx.to_pure_dict(nnx.state(layer, nnx.Param))",
-    CallableKind.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]"}
+    CallableKind.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]",
+    CallableKind.PLAIN: "{{name: each for name, each in vars(layer).items() if isinstance(each, {array})}}"}
 """What tells the parameters of a layer as it is born; `{0}` is a call of it."""

@@ -188,7 +188,7 @@ def _answer(form: CallForm) -> Iterator[str]:
     reading = form.reading
     if form.is_class and form.state is None and form.kind is Kind.LAYER:
         whole = f"{_callee(form)}({', '.join([*handed(form), *_beside(form, _given(form))])})"
-        yield f"    return {BORN[form.family].format(whole)}"
+        yield f"    return {BORN[form.family].format(whole, array=words_of(form).array)}"
     elif DESTINATION in form.given.values() and not form.arrangement.mapped:
         yield from _written_into(form)
     elif reading is None:
