@@ -121,6 +121,7 @@ _LAYERS = (
     Arrangement("(B,{L},M)", "{0}"),
     Arrangement("({L},B,M)", "{0}.swapaxes(0, 1)"),
     Arrangement("(B,M,{L})", _SWAPPED),
+    Arrangement("(B,M,{L},1)", "{0}.swapaxes(1, 2)[..., None]"),
     Arrangement("({L},M)", "{0}", mapped=1),
 )
 
@@ -139,7 +140,8 @@ BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
     Kind.LAYER: (
         OutputLayout("(B,T,M)", "{0}"),
         OutputLayout("(T,B,M)", "{0}.swapaxes(0, 1)"),
-        OutputLayout("(B,M,T)", "{0}.swapaxes(1, 2)")),
+        OutputLayout("(B,M,T)", "{0}.swapaxes(1, 2)"),
+        OutputLayout("(B,M,T,1)", "{0}[..., 0].swapaxes(1, 2)")),
 }
 """Ways to read an output."""
 

@@ -24,8 +24,8 @@ from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
 _PLACES = 5
 """Queries and keys; fewer than a head is wide, so that weights can be solved for."""
-_HIDDEN = 2.0**-20
-"""A weight below it is that of a key that is not seen."""
+_HIDDEN = 2.0**-16
+"""A weight below it is that of a key that is not seen: solving in float32 leaves up to some 2^-18 in place of 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

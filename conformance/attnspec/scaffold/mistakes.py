@@ -75,6 +75,17 @@ def _laid_out_first(array: Array) -> Array:
     return np.ascontiguousarray(array.swapaxes(1, 2)).reshape(B, H, T, D)
 
 
+def _mixed_with_batch(array: Array) -> Array:
+    """(B,H,T,D) whose batch entries and heads, (B,H) in memory, are read as (H,B)."""
+    B, H, T, D = array.shape
+    return array.transpose(2, 0, 1, 3).reshape(T, H, B, D).transpose(2, 1, 0, 3)
+
+
+def _first_for_all(array: Array) -> Array:
+    """(B,H,T,D) in which every head is the first."""
+    return np.broadcast_to(array[:, :1], array.shape)
+
+
 def _interleaved(array: Array) -> Array:
     """(B,H,T,D) whose heads own every H-th column of all, where they own D columns side by side."""
     B, H, T, D = array.shape
@@ -185,6 +196,19 @@ MISTAKES: Mapping[str, PlainMistake] = {
     "heads_of_queries_split_by_reshape": PlainMistake(
         "queries are split into heads by a reshape without a transpose, so that heads and places mix",
         of_problem=_split(_laid_out_first, "query")),
+    "heads_of_queries_and_batch_mixed": PlainMistake(
+        "the heads of queries mix with the entries of the batch", of_problem=_split(_mixed_with_batch, "query")),
+    "heads_of_keys_and_batch_mixed": PlainMistake(
+        "the heads of keys mix with the entries of the batch", of_problem=_split(_mixed_with_batch, "key")),
+    "heads_of_values_and_batch_mixed": PlainMistake(
+        "the heads of values mix with the entries of the batch", of_problem=_split(_mixed_with_batch, "value")),
+    "heads_of_output_and_batch_mixed": PlainMistake(
+        "the heads of the output mix with the entries of the batch", of_heads=_mixed_with_batch),
+    "all_heads_are_the_first": PlainMistake("every head is the first head", of_heads=_first_for_all),
+    "all_key_heads_are_the_first": PlainMistake("every head has the keys of the first head",
+                                                of_problem=_split(_first_for_all, "key")),
+    "all_value_heads_are_the_first": PlainMistake("every head has the values of the first head",
+                                                  of_problem=_split(_first_for_all, "value")),
     # which array is which
     "keys_and_values_exchanged": PlainMistake("keys and values are exchanged", of_problem=_swap_memory),
     "keys_by_values": PlainMistake("keys are projected by the weights of the values",

@@ -22,6 +22,7 @@ from attnspec.scaffold.memory import with_memory
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.modes import with_modes
 from attnspec.scaffold.pages import paged_forms
+from attnspec.scaffold.polarity import with_polarity
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.there import OutOfTime
@@ -122,7 +123,7 @@ def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
     parameters = parameters_of_all(callee)
     told = with_memory(form, callee.call if callee.is_class else callee.parameters, trier)
     known = with_unnamed(learned(told, parameters, trier), parameters, trier)
-    judged = with_modes(with_ragged(known, trier), parameters, trier)
+    judged = with_modes(with_ragged(with_polarity(known, callee), trier), parameters, trier)
     return with_doubt(judged, callee, [*callee.parameters, *callee.constructor, *callee.call])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import At, CallableKind, CallForm, ModuleMode
+from attnspec.scaffold.parameters.states import HEAD
 from attnspec.scaffold.writing.imports import alias
 from attnspec.scaffold.writing.lines import arguments, broken, handed, helper, keywords, literal, words_of
 
@@ -53,6 +54,11 @@ def _entries(begin: str, entries: Iterable[str], end: str = "}", indent: int = 4
     return [f"{space}{begin}", *(f"{space}    {entry}," for entry in entries), f"{space}{end}"]
 
 
+def _entry(name: str, text: str) -> str:
+    """An entry of a state; of what each head has in a list, one for each head."""
+    return f'**{{f"{name}": {text} for head in range(heads)}}' if HEAD in name else f'"{name}": {text}'
+
+
 _SILENCED = ["    for part in layer.modules():",
              "        if isinstance(part, nn.Dropout):",
              "            part.p = 0.0  # its constructor does not take this rate"]
@@ -67,7 +73,7 @@ def _torch(form: CallForm) -> list[str]:
     made += [f"        layer.{name}.zero_()" for name in form.zeroed]
     if form.state:
         named = {"".join(path).lstrip("."): text for path, text in form.state.items()}
-        made += [*_entries("state = {", (f'"{name}": {text}' for name, text in named.items())),
+        made += [*_entries("state = {", (_entry(name, text) for name, text in named.items())),
                  "    with torch.no_grad():",
                  "        for name, array in state.items():",
                  "            layer.get_parameter(name).copy_(array)"]
