@@ -13,7 +13,7 @@ from attnspec.core.forms import BESIDE_CACHE, STATE
 from attnspec.core.nouns import Kind
 from attnspec.problems.caches import divided
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.form import CallForm, Passed
+from attnspec.scaffold.form import CallForm, KeptCache, Passed
 from attnspec.scaffold.lookup import TheirParameter, plain, theirs
 from attnspec.scaffold.probe_problems import CROSS, close, problem_of
 from attnspec.scaffold.probe_problems import plain as plain_problem
@@ -35,11 +35,21 @@ def stepping(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -
     if form.reading is None or form.arrangement.mapped or not set(form.keywords) <= BESIDE_CACHE:
         return form
     trier.nearest = None
-    found = next((each for each in _decoders(form, called) if _is_right(each, trier)), None)
+    found = next((each for each in _decoders(form, called, trier) if _is_decoder(each, trier)), None)
     if found is None:
         return _at_nearest(form, called, trier.nearest, trier)
+    found = _within_room(found, trier)
     is_free = not form.attends_to_itself and _is_right(found, trier, past=CROSS.S - CROSS.T - 1)
     return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
+
+
+def _within_room(form: CallForm, trier: Trier) -> CallForm:
+    """The form with the most keys that its module holds, where its constructor is told and has a default for that."""
+    if form.kept is None or form.kept.empty:
+        return form
+    listed = theirs("length", trier.there.examined(form.target).constructor)
+    most = next((each.default for each in listed if each.name not in form.construction), None)
+    return replace(form, limits={**form.limits, "cache": most}) if isinstance(most, int) and most > 0 else form
 
 
 def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt | None,
@@ -48,6 +58,9 @@ def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Att
     is. So is one of which no name says that it is a decoder.
     """
     names = [each.name for each in theirs(STATE, called) if not each.tried_as or _NAMES.search(plain(each.name))]
+    places = [each.name for each in _places(called)]
+    if nearest and nearest.form.parameter(STATE) in places:
+        names = places if nearest.step is Progress.OTHER_NUMBERS else []
     if not names or nearest is None or nearest.form.parameter(STATE) not in names:
         return form
     if nearest.step is not Progress.OTHER_NUMBERS:
@@ -82,15 +95,71 @@ def _heeds_cache(form: CallForm, trier: Trier) -> bool:
     return bool(np.abs(first.output - second.output).max() > close(posed.dtype))
 
 
-def _decoders(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
+def _is_decoder(form: CallForm, trier: Trier) -> bool:
+    """Whether it is right with a past; one whose calls fill a cache in place, in its first call, too."""
+    return _is_right(form, trier) and (form.kept is None or trier.is_right(form, plain_problem(form)))
+
+
+def _decoders(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
     """With each parameter that may be a cache, and each place where the next one may be."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
-    for parameter in theirs(STATE, called):
+    bare = replace(form, limits=limits)
+    states = theirs(STATE, called)
+    for parameter in states:
+        passed = (*form.passed, Passed(STATE, parameter.name, STATE))
+        for asked in _asked(bare, called):
+            is_left = form.given.get(parameter.name) in _NOTHING and not form.by_position
+            given = {name: text for name, text in asked.given.items() if name != parameter.name or not is_left}
+            yield from (replace(asked, passed=passed, given=given, cache=path, compiled=compiled)
+                        for path in PATHS for compiled in dict.fromkeys((form.compiled, False)))
+    yield from _filled_in_place(replace(bare, compiled=False), called, states, trier)
+
+
+_NOTHING = ("None", "False")
+
+
+def _asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
+    """The form as it is; and asked for its cache by a flag, beside which the output may come first."""
+    yield form
+    for flag in (each for each in theirs("caching", called) if each.default is not True):
+        asked = replace(form, given={**form.given, flag.name: "True"})
+        yield asked
+        if form.reading and not form.reading.path:
+            yield replace(asked, reading=replace(form.reading, path="[0]"))
+
+
+def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], states: tuple[TheirParameter, ...],
+                     trier: Trier) -> Iterator[CallForm]:
+    """With a cache that calls fill in place: one that each parameter is handed, or one that the module holds."""
+    for parameter in states:
         passed = (*form.passed, Passed(STATE, parameter.name, STATE))
         given = {name: text for name, text in form.given.items() if name != parameter.name or form.by_position}
-        for path in PATHS:
-            yield from (replace(form, passed=passed, given=given, cache=path, compiled=compiled, limits=limits)
-                        for compiled in dict.fromkeys((form.compiled, False)))
+        yield from (replace(form, passed=passed, given=given, kept=kept) for kept in _empty_ones(form, parameter, trier))
+    for parameter in _places(called) if form.is_class else ():
+        for place in _PLACES:
+            passed = (*form.passed, Passed(STATE, parameter.name, place))
+            yield replace(form, passed=passed, kept=KeptCache())
+
+
+_PLACES = ("start", "torch.arange(start, start + T)")
+"""How a module that holds its cache is told how many keys it has: their number, or the places of the new ones."""
+
+
+def _places(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
+    """The parameters that may tell a module how many keys it has, but not which layer of a model it is."""
+    return tuple(each for each in theirs("place", called) if "layer" not in plain(each.name))
+
+
+def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:
+    """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is called
+    a cache; the one that it is annotated with first.
+    """
+    beside = dict(trier.there.examined(form.target).beside)
+    named = sorted((name for name in beside if "cache" in name.lower()), key=lambda name: name != parameter.annotation)
+    if not beside and "cache" in parameter.annotation.lower():
+        named, beside = [parameter.annotation], {parameter.annotation: f"{form.module}:{parameter.annotation}"}
+    yield from (KeptCache(f"{name}()", beside[name]) for name in named)
+    yield KeptCache("{}")
 
 
 def _is_right(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:

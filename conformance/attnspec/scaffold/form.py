@@ -70,6 +70,16 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptCache:
+    """A cache that calls fill in place. empty: Python of one that holds nothing; empty where the module itself holds
+    it, so that module and number of keys together are the cache.  made_by: `module:name` of the class of an empty one.
+    """
+
+    empty: str = ""
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputPlace:
     """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it lies.
 
@@ -103,7 +113,7 @@ class CallForm:
     are not the usual ones.  limits: as in the manifest.
     heads: how many it has, whatever it is handed; 0: as many as it is handed.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
-    cache: of a decoder, where in its answer the cache for the next call is.
+    cache: of a decoder, where in its answer the cache for the next call is.  kept: the same where calls fill it in place.
     demanded: keywords without which no check of it may pass: it has a parameter for them that could not be used, or is
     named for them.  unjudged: the parameters that could not be used, each with a warning.
     warnings: what a reader has to know first: what is not judged of it, and what is odd.
@@ -139,6 +149,7 @@ class CallForm:
     left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     cache: str = ""
+    kept: KeptCache | None = None
     demanded: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -157,6 +168,13 @@ class CallForm:
     def name(self) -> str:
         """What it imports."""
         return self.target.partition(":")[2]
+
+    @property
+    def next_cache(self) -> str:
+        """Of a decoder, the Python of the cache for the next call; empty where it is none."""
+        if self.kept is None:
+            return f"answer{self.cache}" if self.cache else ""
+        return "cache" if self.kept.empty else "(layer, start + T)"
 
     @property
     def keywords(self) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, KEYWORDS, OFF
@@ -14,7 +16,7 @@ from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE, log_sum_exps, weights
-from attnspec.scaffold.decoders import stepping
+from attnspec.scaffold.decoders import EQUAL, stepping
 from attnspec.scaffold.extended import Parameters, extended
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Passed
 from attnspec.scaffold.lookup import SYNONYMS, theirs
@@ -195,8 +197,19 @@ def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier
         value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
         if found := _first_right(extended(form, word.name, parameters, [saying]), posed, trier):
-            return found
+            return _without_rare(found, word, posed, trier)
     return None
+
+
+def _without_rare(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:
+    """The form with the limit of who does not take a keyword's rare values, where it raises at slopes of each entry."""
+    if word.name != "alibi_slopes" or word.rare is None:
+        return form
+    sizes = posed.sizes
+    of_entries = np.broadcast_to(getattr(posed, word.name), (sizes.B, sizes.H)).copy()
+    if trier.answer(form, posed.but(**{word.name: of_entries})) is not None:
+        return form
+    return replace(form, limits={**form.limits, word.rare.limit: True})
 
 
 def _as_said_of_squares(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
@@ -231,7 +244,11 @@ def _pasts(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     problem = plain(form)
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
         return form
-    return _both(form, parameters, trier, divided(problem, problem.sizes.S // 2), CACHED)
+    sizes = problem.sizes
+    found = _both(form, parameters, trier, divided(problem, sizes.S // 2), CACHED)
+    if found is form or form.attends_to_itself or trier.is_right(found, divided(problem, sizes.S - sizes.T - 1)):
+        return found
+    return replace(found, limits={**found.limits, **EQUAL})
 
 
 def _segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:

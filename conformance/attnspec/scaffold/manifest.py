@@ -85,6 +85,8 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
     subject = trier.subject(limited)
     narrowed = _narrowed(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
     probed = probe_conventions(narrowed, form.dtype)
+    if probed.get("grouped") == YES and _raises_at_groups(limited, trier):
+        probed = {**probed, "grouped": NO}
     if probed.get("grouped") == NO:  # then it does not matter which head would use which
         probed = {name: answer for name, answer in probed.items() if name != "grouped_heads"}
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
@@ -123,7 +125,7 @@ def _flushes(form: CallForm, dtype: DType, trier: Trier) -> bool:
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
-    if form.lift and trier.subject(form).callee.flushed(dtype):
+    if (form.lift and trier.subject(form).callee.flushed(dtype)) or _loses_weights(form, dtype, trier):
         return True
     number, of = numpy_dtype(dtype), form.sizes.get
     ones = np.ones((1, 1, of("T", 1), of("D", 2)), number)
@@ -131,6 +133,28 @@ def _flushes(form: CallForm, dtype: DType, trier: Trier) -> bool:
     problem = Problem(dtype, ones, ones, value, causal=bool(form.limits.get("causal_only")))
     answer = trier.answer(form, problem)
     return answer is not None and not answer.output.astype(np.float64).any()
+
+
+_MANY_KEYS = 32
+"""Of so many keys the kernels take over that compute their exponentials side by side."""
+
+
+def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
+    """Whether a weight below the smallest normal number comes back as 0, where there are many keys."""
+    D = form.sizes.get("D", 16)
+    number, of = numpy_dtype(dtype), form.sizes.get
+    T, S = of("T", _MANY_KEYS), of("S", _MANY_KEYS)
+    if form.kind is not Kind.ATTENTION and not form.attends_to_itself:
+        T = S
+    smallest = float(ml_dtypes.finfo(number).smallest_normal)
+    query, key = np.zeros((1, 1, T, D), number), np.zeros((1, 1, S, D), number)
+    posed = Problem(dtype, query, key, np.zeros((1, 1, S, of("Dv", D)), number),
+                    causal=bool(form.limits.get("causal_only")))
+    width = trier.subject(form).scale_width(posed) if form.kind is Kind.LAYER else D
+    query[..., 0], key[:, :, 0, 0] = 1, (np.log(smallest) + 1 / 4) * np.sqrt(width)
+    posed.value[:, :, 0] = 1
+    answer = trier.answer(form, posed)
+    return answer is not None and bool((answer.output[:, :, -1].astype(np.float64) == 0).all())
 
 
 def _limits(form: CallForm, trier: Trier) -> Limited:
@@ -143,6 +167,15 @@ def _limits(form: CallForm, trier: Trier) -> Limited:
         if not trier.is_right(form, plain(form, M=24)):
             limits["ties_model_width"] = True
     return limits
+
+
+def _raises_at_groups(form: CallForm, trier: Trier) -> bool:
+    """Whether a function raises at some numbers of heads with fewer key/value heads: what it answers at others is what
+    a reshape happens to give.
+    """
+    if form.kind is Kind.LAYER or form.sizes.get("H"):
+        return False
+    return any(trier.answer(form, plain(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))
 
 
 def _is_grouped(form: CallForm, trier: Trier) -> bool:
@@ -187,7 +220,7 @@ def _claims(form: CallForm, learned: Learned) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
     named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
     claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in named),
-              *(["past"] if form.cache else []),
+              *(["past"] if form.next_cache else []),
               *(["masking"] if form.limits.get("bias_is_mask") else []),
               *(["grouped"] if learned.limits.get("grouped") else [])]
     return tuple(dict.fromkeys(claims))

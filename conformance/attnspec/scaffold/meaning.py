@@ -52,11 +52,11 @@ _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 NO_DROPOUT = "0.0"
 _OFF: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
-    "decoding": "False"}
+    "decoding": "False", "seed": "0", "caching": "False"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {
-    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,)}
+    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None)}
 """Defaults that need no switching off."""
 
 _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
@@ -129,6 +129,8 @@ def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     is_size = isinstance(parameter.default, int) or (role == "kv_heads" and parameter.default is None)
     if role in SIZES[kind] and (required or constructed or is_size):
         return (SIZES[kind][role],) if required else (SIZES[kind][role], "")
+    if role == "batch" and (required or constructed):
+        return ("B",)
     if role in _OFF:
         return (_OFF[role],) if required or _is_on(parameter, role) else ()
     if role in _BY_NAME:

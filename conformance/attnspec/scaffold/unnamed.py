@@ -24,8 +24,8 @@ _FLAGS = frozenset(word.name for word in KEYWORDS.values() if word.annotation ==
 _NUMBERS = frozenset({"scale", "softcap", "window"})
 _ARRAYS = frozenset({"query", "key", "value", "packed", "packed_pair", "context"})
 """What parameters mean by name alone that are not among a form's arrays, and so may be anything."""
-_SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "biases", "batch_first", "place",
-                          "length"})
+_SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first", "place",
+                          "length", "batch", "caching"})
 """What parameters mean that are no part of attention."""
 _OF_ARRAYS = frozenset({"device", "dtype"})
 """Names of parameters that say where, and in what numbers, something is made."""

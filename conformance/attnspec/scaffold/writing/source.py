@@ -118,17 +118,28 @@ def _attend(form: CallForm, layer: list[str], name: str = ADAPTER, says: str = "
     signature[3:3] = ["*"] if len(words) > 3 else []
     array = words_of(form).array
     returns = _returned(form, array)
-    body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
+    body = [*_trees(form), *_made(form, layer), *_answer(form)]
     shapes = _PAGED if form.parameter(TABLE) else _PACKED if form.is_packed else _SHAPES[form.kind]
-    shapes = f"{shapes[:-1]}, and the cache for the next call." if form.cache else shapes
+    shapes = f"{shapes[:-1]}, and the cache for the next call." if form.next_cache else shapes
     return [*_decorated(form, words), *broken(f"def {name}(", signature, f") -> {returns}:", 0),
             f'    """{says or shapes}"""', *_unused(form), *with_axes(form, body)]
+
+
+def _made(form: CallForm, layer: list[str]) -> Iterator[str]:
+    """The layer, and the cache that calls fill in place."""
+    if form.kept and not form.kept.empty:
+        yield from ("    if cache is None:", f"        cache = {called_helper(layer)}, 0", "    layer, start = cache")
+        return
+    if layer:
+        yield f"    layer = {called_helper(layer)}"
+    if form.kept:
+        yield f"    cache = {form.kept.empty} if cache is None else cache"
 
 
 def _returned(form: CallForm, array: str) -> str:
     """The type of what an adapter returns."""
     weighs = form.reading is not None and bool(form.reading.weights)
-    if form.cache:
+    if form.next_cache:
         return "tuple[Any, ...]" if weighs else f"tuple[{array}, Any]"
     return f"{array} | tuple[{array}, {array}]" if weighs else array
 
@@ -193,7 +204,7 @@ def _answer(form: CallForm) -> Iterator[str]:
         yield from _written_into(form)
     elif reading is None:
         yield from _called(form, "return ")
-    elif form.cache:
+    elif form.next_cache:
         yield from _with_cache(form, reading)
     elif reading.weights:
         yield from _called(form, "answer = ")
@@ -232,8 +243,8 @@ def _with_cache(form: CallForm, reading: OutputPlace) -> Iterator[str]:
     if reading.weights:
         yield from (f"    if {reading.beside}:", f"        output = answer{reading.asked}")
         weights = reading.weights_back.text.format(f"answer{reading.weights}")
-        yield from broken("return (", [reading.back.text.format("output"), weights, f"answer{form.cache}"], ")", 8)
-    yield f"    return {reading.back.text.format('output')}, answer{form.cache}"
+        yield from broken("return (", [reading.back.text.format("output"), weights, form.next_cache], ")", 8)
+    yield f"    return {reading.back.text.format('output')}, {form.next_cache}"
 
 
 def _called(form: CallForm, begin: str, end: str = "") -> Iterator[str]:
