@@ -86,7 +86,7 @@ def _left_out(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> Call
 
 def _heeds_cache(form: CallForm, trier: Trier) -> bool:
     """Whether a decoder's answer depends on the keys and values of the call before."""
-    posed = _posed(form)
+    posed = posed_step(form)
     values = [getattr(posed, name) for name in CACHED]
     others = posed.but(**{name: -2 * array for name, array in zip(CACHED, values, strict=True)})
     first, second = (trier.answer(form, each) for each in (posed, others))
@@ -164,12 +164,12 @@ def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iter
 
 def _is_right(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
-    posed = _posed(form, past)
+    posed = posed_step(form, past)
     scale = trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
     return trier.is_right(form, posed, scale)
 
 
-def _posed(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:
+def posed_step(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:
     """Attention with so many keys past."""
     sizes = replace(CROSS, **{axis: length for axis, length in form.sizes.items() if axis in ("D", "Dv")})
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes

@@ -107,7 +107,8 @@ class CallForm:
     construction, config: of a class: the arguments of its constructor.
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
-    without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0.
+    without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0;
+    filled: those that are filled with another number.  even_heads: whether features turn in pairs, so that D is even.
     compiled: by jax.jit.  contiguous: its arrays are copied into plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
     are not the usual ones.  limits: as in the manifest.
@@ -139,6 +140,8 @@ class CallForm:
     holders: Mapping[Path, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()
+    filled: Mapping[str, str] = field(default_factory=dict)
+    even_heads: bool = False
     compiled: bool = False
     contiguous: bool = False
     default_scale: str = ""

@@ -141,10 +141,10 @@ def switch_off(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator
     if form.family is CallableKind.TORCH:
         filled = {"".join(path).lstrip(".") for path in form.state or ()}
         yield from ((replace(form, zeroed=(name,)), f"{name} is set to 0")
-                    for name in _tensors(form, trier) if name not in filled)
+                    for name in tensors_in(form, trier) if name not in filled)
 
 
-def _tensors(form: CallForm, trier: Trier) -> list[str]:
+def tensors_in(form: CallForm, trier: Trier) -> list[str]:
     """The names of all tensors that the module keeps."""
     callee = trier.there.written(tensors_source(form), "tensors", form.lift).callee
     assert isinstance(callee, Hosted)  # it was loaded there

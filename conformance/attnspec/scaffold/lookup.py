@@ -67,6 +67,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "random_key": ("key", "rng", "rngs", "dropout_rng", "prng_key", "rng_key", "dropout_key"),
     "batch_first": ("batch_first",),
     "angles": ("position_embeddings", "cos_sin"),
+    "positions": ("position_ids", "positions", "pos_ids", "token_positions", "input_positions"),
     "cosines": ("cos", "cosine", "cosines", "rope_cos", "freqs_cos", "cos_cached", "rotary_cos", "rotary_pos_cos"),
     "sines": ("sin", "sine", "sines", "rope_sin", "freqs_sin", "sin_cached", "rotary_sin", "rotary_pos_sin"),
     "turns": ("freqs_cis", "freqs", "rotary"),

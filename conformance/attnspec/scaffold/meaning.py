@@ -161,6 +161,8 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
         return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
+    if role == "positions":
+        return (f"{_MADE[lift]}.zeros((B, T), dtype={_MADE[lift]}.int{64 if lift == 'torch' else 32})",)
     if role in _NEUTRAL and kind is Kind.ATTENTION:
         return (_NEUTRAL[role].format(made=_MADE[lift]),)
     if role == "random_key":

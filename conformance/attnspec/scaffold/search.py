@@ -27,6 +27,7 @@ from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, p
 from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
+from attnspec.scaffold.turning import RotationSwitch, rotation_switches, with_angles_handed, with_rotation_off
 from attnspec.scaffold.unnamed import with_unnamed
 from attnspec.scaffold.writing.telling import described
 
@@ -87,7 +88,7 @@ def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
-        found = _form_of(callee, trier) or _without_bias(callee, trier) or _with_mistake(callee, trier)
+        found = _form_of(callee, trier) or _without_rotation(callee, trier) or _without_bias(callee, trier) or _with_mistake(callee, trier)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
     if found is None:
@@ -95,10 +96,11 @@ def form_of(target: str, trier: Trier) -> CallForm:
     return found
 
 
-def _form_of(callee: Examined, trier: Trier) -> CallForm | None:
+def _form_of(callee: Examined, trier: Trier, switch: RotationSwitch | None = None) -> CallForm | None:
     fixed = _fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
-        for form in _forms(callee, trier, pose):
+        for each in _forms(callee, trier, pose):
+            form = switch.off(each) if switch else each
             found = _found(form, trier) or _found_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
@@ -123,8 +125,23 @@ def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
     parameters = parameters_of_all(callee)
     told = with_memory(form, callee.call if callee.is_class else callee.parameters, trier)
     known = with_unnamed(learned(told, parameters, trier), parameters, trier)
-    judged = with_modes(with_ragged(with_polarity(known, callee), trier), parameters, trier)
+    turned = with_angles_handed(with_polarity(known, callee), parameters, trier)
+    judged = with_modes(with_ragged(turned, trier), parameters, trier)
     return with_doubt(judged, callee, [*callee.parameters, *callee.constructor, *callee.call])
+
+
+def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form with the rotation of its queries and keys switched off; None where that is not what it does otherwise."""
+    nearest = trier.nearest
+    if nearest is None or nearest.step is not Progress.OTHER_NUMBERS or not callee.is_class:
+        return None
+    known, mistaken = replace(nearest.form, reading=None), list(trier.mistaken)
+    for switch in rotation_switches(known, parameters_of_all(callee), trier):
+        trier.mistaken.clear()
+        if found := _form_of(callee, trier, switch) or _with_mistake(callee, trier):
+            return with_rotation_off(found, switch, trier)
+    trier.nearest, trier.mistaken[:] = nearest, mistaken
+    return None
 
 
 def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:

@@ -69,8 +69,9 @@ def _torch(form: CallForm) -> list[str]:
     made += _SILENCED if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT else []
     made += [f"    layer.{name} = nn.Identity()" for name in form.without]
     made += _first_call(form, "parameters") if form.family is CallableKind.LAZY else []
-    made += ["    with torch.no_grad():"] if form.zeroed else []
+    made += ["    with torch.no_grad():"] if form.zeroed or form.filled else []
     made += [f"        layer.{name}.zero_()" for name in form.zeroed]
+    made += [f"        layer.{name}.fill_({number})" for name, number in form.filled.items()]
     if form.state:
         named = {"".join(path).lstrip("."): text for path, text in form.state.items()}
         made += [*_entries("state = {", (_entry(name, text) for name, text in named.items())),

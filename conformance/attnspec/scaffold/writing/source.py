@@ -122,7 +122,7 @@ def _attend(form: CallForm, layer: list[str], name: str = ADAPTER, says: str = "
     shapes = _PAGED if form.parameter(TABLE) else _PACKED if form.is_packed else _SHAPES[form.kind]
     shapes = f"{shapes[:-1]}, and the cache for the next call." if form.next_cache else shapes
     return [*_decorated(form, words), *broken(f"def {name}(", signature, f") -> {returns}:", 0),
-            f'    """{says or shapes}"""', *_unused(form), *with_axes(form, body)]
+            f'    """{says or shapes}"""', *with_axes(form, [*_unused(form), *body])]
 
 
 def _made(form: CallForm, layer: list[str]) -> Iterator[str]:
@@ -162,6 +162,8 @@ def _unused(form: CallForm) -> Iterator[str]:
         yield "    del key_segments  # one array serves for both"
     if form.takes_one_query:
         yield from ("    if query.shape[2] != 1:", '        raise ValueError("it takes one query a sequence: T = 1")')
+    if form.even_heads:
+        yield from ("    if D % 2:", '        raise ValueError("features turn in pairs: the width of a head is even")')
     if form.limits.get("causal_only"):
         yield from ("    if not causal:", '        raise ValueError("it is always causal")')
 
