@@ -120,6 +120,8 @@ class CallForm:
     warnings: what a reader has to know first: what is not judged of it, and what is odd.
     is_guess: whether sizes of its constructor were found by trying alone.
     mistake: the name of a plain mistake with which alone its numbers are those of attention; empty where it makes none.
+    judged: a submodule whose output is judged in place of the whole; empty where there is none.  padded: the parameter
+    that is told lengths where padding is handed over; padded_alike: whether these are all the same.
     called: the method by which an object of no framework is called; empty where the object itself is.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
@@ -159,6 +161,9 @@ class CallForm:
     is_guess: bool = False
     called: str = ""
     mistake: str = ""
+    judged: str = ""
+    padded: str = ""
+    padded_alike: bool = False
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 

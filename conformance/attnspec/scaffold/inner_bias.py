@@ -43,6 +43,11 @@ class PositionBias:
         return bool(np.isneginf(self.matrix).any())
 
     @property
+    def has_one_slope(self) -> bool:
+        """Whether several heads fall by one slope."""
+        return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= _HIDDEN
+
+    @property
     def words(self) -> str:
         """What it adds: `a bias of its own: head h adds -m·|i - j|, …`."""
         H = len(self.matrix)

@@ -52,7 +52,12 @@ def _with_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     if variant is None:
         return form
     trier.nearest = None
-    if trier.answer(variant, plain(variant)) is None:
+    answer = trier.answer(variant, plain(variant))
+    if answer is not None and not trier.is_right(variant, plain(variant)) and trier.nearest:
+        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {RATE}, {trier.nearest.against}. Dropout "
+                   "seems to be on in evaluation: attnspec check says what is wrong.")
+        form = replace(form, warnings=(warning, *form.warnings))
+    if answer is None:
         against = trier.nearest.against if trier.nearest else "it returns nothing"
         said = f"Constructed with a rate of dropout of {RATE}, {against}: dropout in evaluation is not judged."
         return replace(form, remarks=(*form.remarks, said))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.polarity import with_polarity
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.ragged import packed_forms, with_ragged
+from attnspec.scaffold.residual import adds_its_input, judged_before_sum, output_projection, tell_sum
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.turning import RotationSwitch, rotation_switches, with_angles_handed, with_rotation_off
@@ -88,7 +89,7 @@ def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
-        found = _form_of(callee, trier) or _without_rotation(callee, trier) or _without_bias(callee, trier) or _with_mistake(callee, trier)
+        found = _form_of(callee, trier) or _without_rotation(callee, trier) or _before_sum(callee, trier) or _without_bias(callee, trier) or _with_mistake(callee, trier)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
     if found is None:
@@ -96,11 +97,11 @@ def form_of(target: str, trier: Trier) -> CallForm:
     return found
 
 
-def _form_of(callee: Examined, trier: Trier, switch: RotationSwitch | None = None) -> CallForm | None:
+def _form_of(callee: Examined, trier: Trier, change: Callable[[CallForm], CallForm] | None = None) -> CallForm | None:
     fixed = _fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
         for each in _forms(callee, trier, pose):
-            form = switch.off(each) if switch else each
+            form = change(each) if change else each
             found = _found(form, trier) or _found_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
@@ -138,10 +139,22 @@ def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:
     known, mistaken = replace(nearest.form, reading=None), list(trier.mistaken)
     for switch in rotation_switches(known, parameters_of_all(callee), trier):
         trier.mistaken.clear()
-        if found := _form_of(callee, trier, switch) or _with_mistake(callee, trier):
+        if found := _form_of(callee, trier, switch.off) or _with_mistake(callee, trier):
             return with_rotation_off(found, switch, trier)
     trier.nearest, trier.mistaken[:] = nearest, mistaken
     return None
+
+
+def _before_sum(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form of a layer that adds its input, judged before that; None where it does not."""
+    nearest = trier.nearest
+    if nearest is None or nearest.step is not Progress.OTHER_NUMBERS or not output_projection(nearest.form):
+        return None
+    mistaken = list(trier.mistaken)
+    trier.mistaken.clear()
+    found = _form_of(callee, trier, judged_before_sum) or _with_mistake(callee, trier)
+    trier.nearest, trier.mistaken[:] = nearest, mistaken
+    return tell_sum(found) if found and found.judged and adds_its_input(found, trier) else None
 
 
 def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
@@ -158,11 +171,18 @@ def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
         if found := _found(off, trier):
             said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that everything else is "
                     "judged. With it, it was right in the one case that was tried.")
-            return _whole(replace(found, warnings=(said, *found.warnings)), callee, trier)
+            whole = _whole(replace(found, warnings=(said, *found.warnings)), callee, trier)
+            return _of_one_slope(whole) if bias.has_one_slope else whole
     raise TargetError(
         f"{callee.target} is attention ({described(nearest.form)}) with {bias.words}. attnspec would judge it with "
         "that switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
         "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
+
+
+def _of_one_slope(form: CallForm) -> CallForm:
+    """The form, and the doubt whether all heads are meant to have one slope."""
+    warning = "ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own. Is that meant?"
+    return replace(form, warnings=(warning, *form.warnings), demanded=(*form.demanded, "alibi_slopes"))
 
 
 def _found_contiguous(form: CallForm, trier: Trier) -> CallForm | None:

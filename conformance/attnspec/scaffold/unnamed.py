@@ -16,6 +16,7 @@ from attnspec.scaffold.form import At, CallForm
 from attnspec.scaffold.learning import STEPS, handed_on
 from attnspec.scaffold.lookup import TheirParameter
 from attnspec.scaffold.meaning import roles
+from attnspec.scaffold.padding import with_padding
 from attnspec.scaffold.pages import may_learn
 from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
 from attnspec.scaffold.trial_adapter import Trier
@@ -39,6 +40,9 @@ def with_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallFo
     """
     for parameter in _unnamed(form, parameters):
         form = _understood(form, parameter, trier)
+    for parameter in parameters[At.CALL]:
+        if parameter.name not in {*form.names, *form.given, *(each.parameter for each in form.passed)}:
+            form = with_padding(form, parameter, trier)
     untried = _untried(form, parameters)
     if not untried:
         return form

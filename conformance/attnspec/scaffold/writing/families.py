@@ -78,7 +78,16 @@ def _torch(form: CallForm) -> list[str]:
                  "    with torch.no_grad():",
                  "        for name, array in state.items():",
                  "            layer.get_parameter(name).copy_(array)"]
-    return [*made, _RETURN]
+    return [*made, *(_judged(form) if form.judged else [_RETURN])]
+
+
+def _judged(form: CallForm) -> list[str]:
+    """What gives the output of a submodule."""
+    array = words_of(form).array
+    return ["    outputs = []",
+            f"    layer.{form.judged}.register_forward_hook(lambda _, given, output: outputs.append(output))", "",
+            f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:", "        layer(*arrays, **more)",
+            f"        return outputs.pop()  # of its {form.judged}, before its input is added", "", "    return call"]
 
 
 def _equinox(form: CallForm) -> list[str]:

@@ -118,7 +118,7 @@ def _attend(form: CallForm, layer: list[str], name: str = ADAPTER, says: str = "
     signature[3:3] = ["*"] if len(words) > 3 else []
     array = words_of(form).array
     returns = _returned(form, array)
-    body = [*_trees(form), *_made(form, layer), *_answer(form)]
+    body = [*_trees(form), *_made(form, layer), *(_padded(form) if form.padded else _answer(form))]
     shapes = _PAGED if form.parameter(TABLE) else _PACKED if form.is_packed else _SHAPES[form.kind]
     shapes = f"{shapes[:-1]}, and the cache for the next call." if form.next_cache else shapes
     return [*_decorated(form, words), *broken(f"def {name}(", signature, f") -> {returns}:", 0),
@@ -221,6 +221,22 @@ def _answer(form: CallForm) -> Iterator[str]:
     else:
         yield from _called(form, "output = ", reading.path)
         yield f"    return {reading.back.text.format('output')}"
+
+
+def _padded(form: CallForm) -> Iterator[str]:
+    """The call with padding behind each entry, and other entries that have none before them; and what is not padding."""
+    joined, made = words_of(form).concatenate, {"": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[form.lift]
+    yield "    padding = -query[:, :1]"
+    yield f"    padded = {joined}((query, padding, padding), 1)"
+    if form.padded_alike:
+        yield from (f"    {form.padded} = {made}([T] * B)", "    query = padded")
+    else:
+        yield f"    {form.padded} = {made}([T + 2] * B + [T] * B)"
+        yield f"    query = {joined}((-padded, padded), 0)  # the first half are others, without padding"
+    told = replace(form, padded="", given={**form.given, form.padded: form.padded})
+    *lines, last = _answer(told)
+    yield from (*lines, f"    padded = {last.strip().removeprefix('return ')}")
+    yield "    return padded[:, :T]" if form.padded_alike else "    return padded[B:, :T]"
 
 
 def _written_into(form: CallForm) -> Iterator[str]:
