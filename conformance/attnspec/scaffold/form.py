@@ -235,7 +235,7 @@ class CallForm:
         """
         forms = (self, *self.variants.values())
         told = {name for form in forms for name in (*form.given, *form.construction)}
-        told |= {each.parameter for each in self.passed}
+        told |= {each.parameter for each in self.passed} | {form.padded for form in forms}
         has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
         mode = {"training": "False"} if has_modes else {}
         return {**{name: text for name, text in self.left.items() if name not in told}, **mode}

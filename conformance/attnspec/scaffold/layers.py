@@ -31,8 +31,23 @@ ONE_QUERY = "It takes one query a sequence only: T = 1."
 
 def function_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a function worth a try, the likeliest first."""
-    for lift in lifts_of(callee, trier.there):
+    lifts = lifts_of(callee, trier.there)
+    for lift in lifts:
         yield from array_forms(CallForm(callee.target, lift=lift), callee.parameters)
+    for lift in lifts if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS else ():
+        yield from _forms_of_one_query(CallForm(callee.target, lift=lift), callee.parameters)
+
+
+def _forms_of_one_query(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
+    """The form with its query, which has no axis of queries, in every arrangement: for what answers nothing else, since
+    what maps over axes takes one less as well.
+    """
+    names = array_names(parameters)
+    rest = tuple(each for each in parameters if each.name not in names)
+    for given in combinations(choices(rest, roles(rest, At.CALL), form.kind, At.CALL, form.lift)):
+        alone = replace(with_given(form, rest, given), sizes={"T": 1}, remarks=(*form.remarks, ONE_QUERY))
+        for arrangement in of_one_query(len(names)):
+            yield replace(alone, arrangement=arrangement, names=named(names, parameters))
 
 
 def lifts_of(callee: Examined, there: There) -> tuple[str, ...]:
@@ -53,9 +68,6 @@ def array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterato
         known = with_given(form, rest, given)
         for arrangement in arrangements(form.kind, len(names), in_list=in_list):
             yield replace(known, arrangement=arrangement, names=named(names, parameters))
-        alone = replace(known, sizes={"T": 1}, remarks=(*known.remarks, ONE_QUERY))
-        for arrangement in of_one_query(len(names)) if form.family is CallableKind.FUNCTION else ():
-            yield replace(alone, arrangement=arrangement, names=named(names, parameters))
 
 
 def with_given(form: CallForm, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> CallForm:

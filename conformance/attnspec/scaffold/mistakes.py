@@ -63,6 +63,25 @@ def _of_logits(found: Truth, operands: Operands) -> Array:
     return np.asarray(seen @ operands.value)
 
 
+def _accumulated(*, rescales_sum: bool, rescales_output: bool) -> Callable[[Truth, Operands], Array]:
+    """The output (B,H,T,Dv) of a loop over keys, one by one, in which the sum, or the output so far, is not rescaled when
+    the running maximum rises.
+    """
+    def accumulate(found: Truth, operands: Operands) -> Array:
+        logits = found.logits if operands.visible is None else np.where(operands.visible, found.logits, -np.inf)
+        running = np.maximum.accumulate(logits, axis=-1)
+        top = running[..., -1:]
+
+        def weights(is_rescaled: bool) -> Array:
+            less = top if is_rescaled else running
+            return np.exp(logits - np.where(np.isneginf(less), 0, less))
+
+        total = weights(rescales_sum).sum(axis=-1, keepdims=True)
+        return np.asarray(weights(rescales_output) @ operands.value / np.where(total == 0, 1, total))
+
+    return accumulate
+
+
 def _laid_out_last(array: Array) -> Array:
     """(B,H,T,D) as it lies in memory, read as (B,T,H,D)."""
     B, H, T, D = array.shape
@@ -84,6 +103,18 @@ def _mixed_with_batch(array: Array) -> Array:
 def _first_for_all(array: Array) -> Array:
     """(B,H,T,D) in which every head is the first."""
     return np.broadcast_to(array[:, :1], array.shape)
+
+
+def _without_last_entry(array: Array) -> Array:
+    """(B,H,T,D) with 0 in the last entry of the batch."""
+    rest: Array = array.copy()
+    rest[-1] = 0
+    return rest
+
+
+def _of_first_entry(array: Array) -> Array:
+    """(B,H,T,D) in which every entry of the batch is the first."""
+    return np.broadcast_to(array[:1], array.shape)
 
 
 def _interleaved(array: Array) -> Array:
@@ -175,6 +206,12 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                        of_weights=_normalised_over(0)),
     "not_normalised": PlainMistake("the exponentials are not divided by their sum", of_weights=_unnormalised),
     "no_softmax": PlainMistake("there is no softmax: the logits themselves are the weights", of_weights=_of_logits),
+    "sum_not_rescaled": PlainMistake("the running sum is not rescaled when the maximum rises, from key to key",
+                                     of_weights=_accumulated(rescales_sum=False, rescales_output=True)),
+    "output_not_rescaled": PlainMistake("the output so far is not rescaled when the maximum rises, from key to key",
+                                        of_weights=_accumulated(rescales_sum=True, rescales_output=False)),
+    "nothing_rescaled": PlainMistake("nothing is rescaled when the running maximum rises, from key to key",
+                                     of_weights=_accumulated(rescales_sum=False, rescales_output=False)),
     # how heads are split and put together
     "heads_not_transposed_back": PlainMistake(
         "the heads are reshaped where they have to be transposed back, so that heads and queries mix in the output",
@@ -209,6 +246,12 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                                 of_problem=_split(_first_for_all, "key")),
     "all_value_heads_are_the_first": PlainMistake("every head has the values of the first head",
                                                   of_problem=_split(_first_for_all, "value")),
+    # entries of the batch
+    "last_entry_missing": PlainMistake("the last entry of the batch (the last sequence) gets no output, but 0",
+                                       of_heads=_without_last_entry),
+    "memory_of_first_entry": PlainMistake(
+        "keys and values of the first entry of the batch serve for all (of pages: its row of the table)",
+        of_problem=_split(_of_first_entry, "key", "value")),
     # which array is which
     "keys_and_values_exchanged": PlainMistake("keys and values are exchanged", of_problem=_swap_memory),
     "keys_by_values": PlainMistake("keys are projected by the weights of the values",

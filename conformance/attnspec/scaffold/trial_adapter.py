@@ -139,10 +139,11 @@ class Trier:
                                                         f"of which nothing can be read as {shape}"))
         return found
 
-    def weights(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
+    def weights(self, returned: ReturnedTree, problem: AnyProblem, *,
+                are_weights: bool = True) -> Iterator[tuple[str, OutputLayout, Limited]]:
         """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
 
-        Weights and not logits: their rows sum to 1.
+        are_weights: whether their rows have to sum to 1, as those of logits do not.
         """
         sizes = problem.sizes
         shapes: Mapping[tuple[int, ...], Limited] = {
@@ -150,7 +151,9 @@ class Trier:
         for path, array in _arrays(returned):
             for back in WEIGHTS:
                 found = _way_back(back, array, problem)
-                if found is not None and found.shape in shapes and np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
+                if found is None or found.shape not in shapes:
+                    continue
+                if not are_weights or np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
                     yield "".join(path), back, shapes[found.shape]
 
     def log_sum_exps(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:

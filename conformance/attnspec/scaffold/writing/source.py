@@ -107,7 +107,7 @@ def variant_name(variant: str) -> str:
 def _variants(form: CallForm) -> Iterator[list[str]]:
     """The functions for its variants, each with its layer."""
     for name, variant in form.variants.items():
-        layer = layer_lines(variant, f"{LAYER}_{name}")
+        layer = layer_lines(variant, f"{LAYER}_{name}") if variant.is_class else []
         yield _attend(variant, layer, variant_name(name), f"The same as `{ADAPTER}`, as its variant {name}.")
         yield layer
 
