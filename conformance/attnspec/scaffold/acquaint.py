@@ -68,10 +68,10 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
             return _of_rotary(callee, there, folder)
         form = form_of(target, trier)
         learned = learned_of(form, trier)
-        found = (*describe_form(form), *told_conventions(learned))
+        found = (*learned.warnings, *describe_form(form), *told_conventions(learned))
         texts = source(form, folder), head(form), entry(form, learned)
         return Written(*names_of(form), *texts, found, form.remarks, form.demanded,
-                       form.warnings)
+                       (*form.warnings, *learned.warnings))
     finally:
         client.close()
 

@@ -65,9 +65,11 @@ def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Att
         return form
     if nearest.step is not Progress.OTHER_NUMBERS:
         return _left_out(form, names[0], nearest, trier)
-    if not _heeds_cache(nearest.form, trier):
+    explained = _explained(nearest.form, trier)
+    if not explained and not _heeds_cache(nearest.form, trier):
         return form
-    said = say_handed_on(names[0], STATE, f"behind what a call hands back {nearest.against}")
+    against = explained or f"behind what a call hands back {nearest.against}"
+    said = say_handed_on(nearest.form.parameter(STATE), STATE, against)
     limits = {**nearest.form.limits, **({} if form.attends_to_itself else EQUAL)}
     return replace(nearest.form, limits=limits, remarks=(*form.remarks, said))
 
@@ -82,6 +84,17 @@ def _left_out(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> Call
         return form
     why = f"It could not be used as `{STATE}`: behind what a call hands back, {nearest.against}."
     return form.leave_out(name, why, [STATE])
+
+
+def _explained(form: CallForm, trier: Trier) -> str:
+    """The plain mistake that explains what a wrong decoder answers behind a past; empty where none does."""
+    posed = posed_step(form)
+    return trier.explained(form, posed, _scale(form, posed, trier))
+
+
+def _scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
+    """The scale of what a layer computes, where attention itself is put to it."""
+    return trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
 
 
 def _heeds_cache(form: CallForm, trier: Trier) -> bool:
@@ -119,9 +132,11 @@ _NOTHING = ("None", "False")
 
 
 def _asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
-    """The form as it is; and asked for its cache by a flag, beside which the output may come first."""
-    yield form
-    for flag in (each for each in theirs("caching", called) if each.default is not True):
+    """The form as it is; asked for its cache by a flag where it has one, beside which the output may come first."""
+    flags = [each for each in theirs("caching", called) if each.default is not True]
+    if not flags:
+        yield form
+    for flag in flags:
         asked = replace(form, given={**form.given, flag.name: "True"})
         yield asked
         if form.reading and not form.reading.path:
@@ -165,8 +180,7 @@ def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iter
 def _is_right(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
     posed = posed_step(form, past)
-    scale = trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
-    return trier.is_right(form, posed, scale)
+    return trier.is_right(form, posed, _scale(form, posed, trier))
 
 
 def posed_step(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:

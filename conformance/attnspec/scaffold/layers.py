@@ -11,6 +11,7 @@ from itertools import product
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts import LIFTS
+from attnspec.scaffold.allocated import ROOM, allocated_caches
 from attnspec.scaffold.arrangements import arrangements, of_one_query
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
@@ -255,7 +256,17 @@ def tree_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
         if tree is not None:
             for called in _calls(form, rest):
                 given = called.names or behind[:len(called.arrangement.arguments)]
-                yield from _over(replace(called, names=given), tree)
+                for stored in _with_room(replace(called, names=given), known):
+                    yield from _over(stored, tree)
+
+
+def _with_room(form: CallForm, callee: Examined) -> Iterator[CallForm]:
+    """The form; handed an empty cache in every way where it wants one."""
+    caches = list(allocated_caches(callee, form.lift))
+    for name, empty in caches:
+        yield replace(form, given={**form.given, name: empty}, limits={**form.limits, "cache": ROOM})
+    if not caches:
+        yield form
 
 
 def _over(form: CallForm, tree: Tree) -> Iterator[CallForm]:

@@ -91,7 +91,15 @@ def _at_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: A
     is_flag = keyword not in KEYWORDS or keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER
     if is_flag or attempt.step is not Progress.OTHER_NUMBERS or not more or taken & {each.parameter for each in more}:
         return None
-    return handed_on(form, more, attempt.form.limits, attempt.against)
+    return handed_on(form, more, attempt.form.limits, _explained(keyword, attempt, trier) or attempt.against)
+
+
+def _explained(keyword: str, attempt: Attempt, trier: Trier) -> str:
+    """The plain mistake that explains what a form answers behind a past; empty for any other keyword."""
+    problem = plain(attempt.form)
+    if keyword != CACHED[0] or not isinstance(problem, Problem):
+        return ""
+    return trier.explained(attempt.form, divided(problem, problem.sizes.S // 2))
 
 
 def handed_on(form: CallForm, more: Sequence[Passed], limits: Limited, against: str) -> CallForm:

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import LIMITS, Limits
-from attnspec.core.forms import SAID
+from attnspec.core.forms import SAID, TABLE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
@@ -37,18 +37,26 @@ class Learned:
     """What trying the adapter taught beside its form.
 
     probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
+    warnings: what has to be known first of fewer heads of keys and values.
     """
 
     dtypes: tuple[DType, ...]
     probed: Mapping[str, str]
     limits: Declared
     flushing: tuple[DType, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """Those that the manifest declares."""
-        return {name: answer for name, answer in self.probed.items()
-                if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
+        """Those that the manifest declares: what it does; of tiled heads, which are doubted, what others do."""
+        found = {name: answer for name, answer in self.probed.items()
+                 if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
+        return {**found, **({"grouped_heads": "repeat"} if self.is_tiled else {})}
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether query head h uses key and value head h % Hkv."""
+        return self.probed.get("grouped_heads") == "tile"
 
 
 def names_of(form: CallForm) -> tuple[str, str]:
@@ -72,7 +80,8 @@ def entry(form: CallForm, learned: Learned) -> str:
 
 def told_conventions(learned: Learned) -> tuple[str, ...]:
     """What it does where libraries differ: it is held to that, also where it is a mistake."""
-    told = _pairs(learned.conventions)
+    told = _pairs({name: answer for name, answer in learned.conventions.items()
+                   if name != "grouped_heads" or not learned.is_tiled})
     return (f"Where libraries differ, the manifest declares what it does: {told}. Correct there what is a mistake.",
             ) if told else ()
 
@@ -92,7 +101,22 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
     limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
-                   tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)))
+                   tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)),
+                   tuple(_doubts_of_groups(limited, limits, probed, trier)))
+
+
+_TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), as models "
+          "are trained. The manifest declares that, so that attnspec check says what is wrong. If tiled heads are meant, "
+          "write grouped_heads: tile there.")
+
+
+def _doubts_of_groups(form: CallForm, limits: Declared, probed: Mapping[str, str], trier: Trier) -> Iterator[str]:
+    """What seems wrong where there are fewer heads of keys and values."""
+    if probed.get("grouped_heads") == "tile":
+        yield _TILED
+    elif limits.get("grouped") and form.arrangement.mapped == 0 and not form.is_packed and not form.parameter(TABLE):
+        if explained := trier.explained(form, plain(form, H=6, D=4, Dv=4)):
+            yield f"WRONG: with fewer heads of keys and values, {explained}."
 
 
 def _narrowed(subject: Subject) -> Subject:
@@ -203,7 +227,7 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
     yield from (("    defaults:",) if form.defaults else ())
     yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
-    noted = " ".join((*form.warnings, *form.remarks))
+    noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrapped(noted, indent=6)) if noted else ())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class PlainMistake:
 
     of_params: of a layer, the problem with other parameters.  of_problem: attention's problem with query, key, value,
     scale or mask otherwise.  of_weights: the output (B,H,T,Dv) from other weights.  of_heads: the output (B,H,T,Dv)
-    with its heads otherwise.  is_causal: whether it is about what a causal callee sees.
+    with its heads otherwise.  is_causal: whether it is about what a causal callee sees.  is_of_past: whether it is about
+    what stands before the new keys.
     """
 
     says: str
@@ -32,6 +33,7 @@ class PlainMistake:
     of_weights: Callable[[Truth, Operands], Array] | None = None
     of_heads: Callable[[Array], Array] | None = None
     is_causal: bool = False
+    is_of_past: bool = False
 
 
 def _scaled(scale: Callable[[Sizes], float]) -> Callable[[Problem], Problem]:
@@ -167,9 +169,65 @@ def _without_bias(*projections: str) -> Callable[[LayerProblem], LayerProblem]:
                                                if name not in left_out})
 
 
+def _tiled(*names: str) -> Callable[[Problem], Problem]:
+    """With the heads of these, (B,Hkv,S,D), in the order 0, 1, 0, 1 where others have 0, 0, 1, 1."""
+    def tile(problem: Problem) -> Problem:
+        groups = problem.sizes.H // problem.sizes.Hkv
+        spread = {name: np.tile(getattr(problem, name), (1, groups, 1, 1)) if name in names
+                  else np.repeat(getattr(problem, name), groups, axis=1) for name in ("key", "value")}
+        return problem.but(**spread)
+
+    return tile
+
+
 def _swap_memory(problem: Problem) -> Problem:
     """With keys (B,H,S,D) for values (B,H,S,Dv), and values for keys, where they are of one width."""
     return problem.but(key=problem.value, value=problem.key) if problem.sizes.D == problem.sizes.Dv else problem
+
+
+def _without_past(problem: Problem, key: Array, value: Array, first: int) -> Problem:
+    """The problem with these keys (B,H,S,D) and values (B,H,S,Dv), and nothing past. first: the place of its first query,
+    from which the causal flag counts.
+    """
+    posed = problem.but(past_key=None, past_value=None, key=key, value=value)
+    T, S = problem.sizes.T, key.shape[2]
+    return _seen(lambda _, __: np.tri(T, S, first, dtype=bool))(posed) if problem.causal else posed
+
+
+def _count_from_first_key(problem: Problem) -> Problem:
+    """As if the first query stood at the first key that is past."""
+    whole = joined(problem)
+    return _without_past(problem, whole.key, whole.value, 0)
+
+
+def _forget_past(problem: Problem) -> Problem:
+    """As if nothing were past."""
+    return problem.but(past_key=None, past_value=None)
+
+
+def _put_past_behind(problem: Problem) -> Problem:
+    """With the new keys before those that are past."""
+    key, value = (np.concatenate([getattr(problem, name), getattr(problem, f"past_{name}")], axis=2)
+                  for name in ("key", "value"))
+    return _without_past(problem, key, value, problem.past)
+
+
+def _write_at_start(*names: str, first: int | None = None) -> Callable[[Problem], Problem]:
+    """With these of the new keys and values written over those that are past, from the first place on. first: the place
+    of the first query, where it is not behind the past.
+    """
+    def write(problem: Problem) -> Problem:
+        whole = joined(problem)
+        found = {"key": whole.key, "value": whole.value}
+        for name in names:
+            new = getattr(problem, name)
+            stored = np.zeros_like(found[name])
+            stored[:, :, :problem.past] = getattr(problem, f"past_{name}")
+            stored[:, :, :new.shape[2]] = new
+            found[name] = stored
+        return _without_past(problem, found["key"], found["value"], problem.past if first is None else first)
+
+    return write
 
 
 MISTAKES: Mapping[str, PlainMistake] = {
@@ -246,6 +304,11 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                                 of_problem=_split(_first_for_all, "key")),
     "all_value_heads_are_the_first": PlainMistake("every head has the values of the first head",
                                                   of_problem=_split(_first_for_all, "value")),
+    # fewer heads of keys and values
+    "key_heads_tiled": PlainMistake("query head h uses key head h % Hkv, but value head h // (H / Hkv): the heads of keys "
+                                    "are tiled where they have to be repeated", of_problem=_tiled("key")),
+    "value_heads_tiled": PlainMistake("query head h uses value head h % Hkv, but key head h // (H / Hkv): the heads of "
+                                      "values are tiled where they have to be repeated", of_problem=_tiled("value")),
     # entries of the batch
     "last_entry_missing": PlainMistake("the last entry of the batch (the last sequence) gets no output, but 0",
                                        of_heads=_without_last_entry),
@@ -266,6 +329,21 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                       of_params=_taken_from("value", "query")),
     "query_and_key_projections_exchanged": PlainMistake(
         "the projections of queries and keys are exchanged", of_params=_exchanged("query", "key")),
+    # what is past
+    "past_causal_from_first_key": PlainMistake(
+        "behind a past, the causal mask counts from the first key: it forgets that there is a past",
+        of_problem=_count_from_first_key, is_causal=True, is_of_past=True),
+    "past_forgotten": PlainMistake("the past in the cache is not seen", of_problem=_forget_past, is_of_past=True),
+    "past_behind_new_keys": PlainMistake("new keys stand before those of the past, which the cache holds",
+                                         of_problem=_put_past_behind, is_of_past=True),
+    "values_at_start_of_cache": PlainMistake("new values are written at the start of the cache, over the past",
+                                             of_problem=_write_at_start("value"), is_of_past=True),
+    "keys_at_start_of_cache": PlainMistake("new keys are written at the start of the cache, over the past",
+                                           of_problem=_write_at_start("key"), is_of_past=True),
+    "both_at_start_of_cache": PlainMistake("new keys and values are written at the start of the cache, over the past",
+                                           of_problem=_write_at_start("key", "value"), is_of_past=True),
+    "position_stays": PlainMistake("the position in the cache does not advance: each call begins at its start",
+                                   of_problem=_write_at_start("key", "value", first=0), is_of_past=True),
     # biases
     "no_bias_of_values": PlainMistake("the bias of the values is not added", of_params=_without_bias("value")),
     "no_bias_of_queries": PlainMistake("the bias of the queries is not added", of_params=_without_bias("query")),
@@ -278,6 +356,8 @@ MISTAKES: Mapping[str, PlainMistake] = {
 def applies(mistake: PlainMistake, problem: Problem | LayerProblem) -> bool:
     """Whether a mistake can be made at a problem: one of parameters by a layer, one of the causal mask under that flag."""
     is_layer = isinstance(problem, LayerProblem)
+    if mistake.is_of_past is not problem.has_past:
+        return False
     return (is_layer or mistake.of_params is None) and (problem.causal or not mistake.is_causal)
 
 

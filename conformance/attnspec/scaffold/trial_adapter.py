@@ -206,6 +206,16 @@ class Trier:
                     if told.gap(output.array)[0] <= close(problem.dtype):
                         self._keep_one(replace(known, reading=output.reading, mistake=name))
 
+    def explained(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
+        """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in `is_right`."""
+        answer = self.answer(form, problem)
+        posed = problem if scale is None else problem.but(scale=scale)
+        if answer is None:
+            return ""
+        output = answer.output.astype(np.float64)
+        return next((MISTAKES[name].says for name, told in expected_mistakes(posed)
+                     if told.gap(output)[0] <= close(problem.dtype)), "")
+
     def _keep_one(self, form: CallForm) -> None:
         """Remember a form with a mistake, if it is so in a second problem, too, and none is known by as plain a mistake."""
         ranks = list(MISTAKES)

@@ -28,8 +28,8 @@ _ARRAYS = frozenset({"query", "key", "value", "packed", "packed_pair", "context"
 _SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first", "place",
                           "length", "batch", "caching"})
 """What parameters mean that are no part of attention."""
-_OF_ARRAYS = frozenset({"device", "dtype"})
-"""Names of parameters that say where, and in what numbers, something is made."""
+_OF_ARRAYS = frozenset({"device", "dtype", "parent", "name"})
+"""Names of parameters that say where, in what numbers, and under which name something is made."""
 _FOR_WANT_OF_BETTER = ("None", "False")
 """What a parameter is given that has no default and of which nothing is known."""
 
