@@ -355,7 +355,7 @@ MISTAKES: Mapping[str, PlainMistake] = {
 
 def applies(mistake: PlainMistake, problem: Problem | LayerProblem) -> bool:
     """Whether a mistake can be made at a problem: one of parameters by a layer, one of the causal mask under that flag."""
-    is_layer = isinstance(problem, LayerProblem)
+    is_layer = isinstance(problem, LayerProblem) and problem.heads == problem.kv_heads  # else matrices differ in shape
     if mistake.is_of_past is not problem.has_past:
         return False
     return (is_layer or mistake.of_params is None) and (problem.causal or not mistake.is_causal)
