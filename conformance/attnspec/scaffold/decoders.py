@@ -66,7 +66,8 @@ def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Att
     if nearest.step is not Progress.OTHER_NUMBERS:
         return _left_out(form, names[0], nearest, trier)
     explained = _explained(nearest.form, trier)
-    if not explained and not _heeds_cache(nearest.form, trier):
+    is_wanted = bool(explained) and nearest.form.given.get(nearest.form.parameter(STATE), "").startswith("{")
+    if not is_wanted and not _heeds_cache(nearest.form, trier):
         return form
     against = explained or f"behind what a call hands back {nearest.against}"
     said = say_handed_on(nearest.form.parameter(STATE), STATE, against)

@@ -236,7 +236,8 @@ def _called(form: CallForm, called: Sequence[TheirParameter], names: Sequence[st
     options = choices(rest, roles(rest, At.CALL), Kind.LAYER, At.CALL, form.lift)
     for given in combinations(options):
         in_list = names[:1] == ("inputs",) and form.family is CallableKind.KERAS
-        for arrangement in arrangements(Kind.LAYER, len(names), in_list=in_list):
+        listed = arrangements(Kind.LAYER, len(names), in_list=True) if in_list else ()
+        for arrangement in (*listed, *arrangements(Kind.LAYER, len(names))):
             yield replace(with_given(form, rest, given), arrangement=arrangement, names=named(names, called))
 
 

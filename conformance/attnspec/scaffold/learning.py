@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -197,7 +197,7 @@ def _said(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
 def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
     is_causal = bool(form.limits.get("causal_only"))  # then what lies to the right is moot
-    for saying in sorted(word.sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
+    for saying in sorted((*word.sayings, *_folded(form, word)), key=lambda each: is_causal and word.needs_causal not in each.limits):
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
             continue
@@ -207,6 +207,16 @@ def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier
         if found := _first_right(extended(form, word.name, parameters, [saying]), posed, trier):
             return _without_rare(found, word, posed, trier)
     return None
+
+
+_REPEATED: Mapping[str, str] = {"": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
+"""By lift, an array of the batch (B,) for each head, (B·H,)."""
+
+
+def _folded(form: CallForm, word: Keyword) -> Iterator[Saying]:
+    """How lengths are handed to a function whose heads are folded into its batch."""
+    if word.counts and form.arrangement.shape.startswith("(B·H,"):
+        yield Saying(_REPEATED[form.lift].format(word.name), "of each batch entry, once for each of its heads")
 
 
 def _without_rare(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:

@@ -19,7 +19,7 @@ from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import NO, YES
 from attnspec.scaffold.form import CallableKind, CallForm
-from attnspec.scaffold.probe_problems import mask_of, plain, square
+from attnspec.scaffold.probe_problems import close, mask_of, plain, square, truths
 from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
 from attnspec.scaffold.writing.source import variant_name
@@ -88,8 +88,7 @@ def told_conventions(learned: Learned) -> tuple[str, ...]:
 
 def learned_of(form: CallForm, trier: Trier) -> Learned:
     """What the adapter is asked once it is known how to call it."""
-    dtypes = tuple(dtype for dtype in DType if dtype is form.dtype
-                   or trier.answer(replace(form, dtype=dtype), plain(replace(form, dtype=dtype))) is not None)
+    dtypes = tuple(dtype for dtype in DType if dtype is form.dtype or _computes_in(dtype, form, trier))
     limited = replace(form, limits=_limits(form, trier))
     subject = trier.subject(limited)
     narrowed = _narrowed(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
@@ -117,6 +116,24 @@ def _doubts_of_groups(form: CallForm, limits: Declared, probed: Mapping[str, str
     elif limits.get("grouped") and form.arrangement.mapped == 0 and not form.is_packed and not form.parameter(TABLE):
         if explained := trier.explained(form, plain(form, H=6, D=4, Dv=4)):
             yield f"WRONG: with fewer heads of keys and values, {explained}."
+
+
+_OF_FLOAT64 = 2.0**-38
+"""Between the roundings of float64 and those of float32, as far from one as from the other: an answer to numbers near 1
+that is off by more was not computed in float64.
+"""
+
+
+def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
+    """Whether it answers in a dtype, and, if that is float64, is as exact as that."""
+    posed = replace(form, dtype=dtype)
+    problem = plain(posed)
+    answer = trier.answer(posed, problem)
+    if answer is None or dtype is not DType.FLOAT64:
+        return answer is not None
+    output = answer.output.astype(np.float64)
+    gap = min(truth.gap(output)[0] for truth in truths(problem, form.default_scale, form.mistake))
+    return not _OF_FLOAT64 < gap <= close(dtype)
 
 
 def _narrowed(subject: Subject) -> Subject:

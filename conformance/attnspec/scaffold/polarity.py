@@ -95,8 +95,8 @@ def _meanings(sentence: str) -> Iterator[bool | None]:
     """Of each value that a sentence says the meaning of, whether it says that True keeps a key."""
     told = sentence.rpartition("  # ")[2]  # what the code does is no word about it
     found = list(_VALUE.finditer(told))
-    for value, following in zip(found, [*found[1:], None], strict=True):
-        tail = told[value.end():following.start() if following else None][:_REACH]
+    for at, value in enumerate(found):
+        tail = told[value.end():found[at + 1].start() if found[at + 1:] else None][:_REACH]
         hides, keeps = _HIDES.search(tail), _KEEPS.search(tail)
         if not hides and not keeps:
             continue

@@ -89,7 +89,8 @@ def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
-        found = _form_of(callee, trier) or _without_rotation(callee, trier) or _before_sum(callee, trier) or _without_bias(callee, trier) or _with_mistake(callee, trier)
+        ways = (_form_of, _without_rotation, _before_sum, _without_bias, _with_mistake, _with_full_pages)
+        found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
     if found is None:
@@ -118,6 +119,22 @@ def _with_mistake(callee: Examined, trier: Trier) -> CallForm | None:
         warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not so: attnspec check "
                    "judges it, and all else.")
         return _whole(replace(form, warnings=(warning, *form.warnings)), callee, trier)
+    return None
+
+
+_TWO_PAGES = 8
+"""Keys that fill two of the pages in which a function is put its keys."""
+
+
+def _with_full_pages(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form of a function that is right only where keys fill their pages, and a warning that says so."""
+    nearest = trier.nearest
+    for form in () if callee.is_class else paged_forms(callee, trier):
+        if found := _found(replace(form, sizes={**form.sizes, "S": _TWO_PAGES}), trier):
+            warning = ("WRONG: it is right only where all keys fill their pages: else it reads the rest of the last page. "
+                       "attnspec check judges it, and all else.")
+            return _whole(replace(found, warnings=(warning, *found.warnings)), callee, trier)
+    trier.nearest = nearest
     return None
 
 
