@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -37,7 +37,8 @@ class Learned:
     """What trying the adapter taught beside its form.
 
     probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
-    warnings: what has to be known first of fewer heads of keys and values.
+    warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes float64, and
+    computes it less exactly.
     """
 
     dtypes: tuple[DType, ...]
@@ -45,6 +46,7 @@ class Learned:
     limits: Declared
     flushing: tuple[DType, ...]
     warnings: tuple[str, ...] = ()
+    is_inexact: bool = False
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -78,6 +80,12 @@ def entry(form: CallForm, learned: Learned) -> str:
     return "\n".join(_entry(form, learned)) + "\n"
 
 
+def told_dtypes(learned: Learned) -> tuple[str, ...]:
+    """What is not declared, though it answers."""
+    said = "It takes float64, but computes less exactly: float64 is not declared."
+    return (said,) if learned.is_inexact else ()
+
+
 def told_conventions(learned: Learned) -> tuple[str, ...]:
     """What it does where libraries differ: it is held to that, also where it is a mistake."""
     told = _pairs({name: answer for name, answer in learned.conventions.items()
@@ -101,7 +109,7 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
     limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
                    tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)),
-                   tuple(_doubts_of_groups(limited, limits, probed, trier)))
+                   tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier))
 
 
 _TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), as models "
@@ -134,6 +142,12 @@ def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
     output = answer.output.astype(np.float64)
     gap = min(truth.gap(output)[0] for truth in truths(problem, form.default_scale, form.mistake))
     return not _OF_FLOAT64 < gap <= close(dtype)
+
+
+def _is_inexact(form: CallForm, dtypes: Sequence[DType], trier: Trier) -> bool:
+    """Whether float64 is left out though it is answered."""
+    wide = replace(form, dtype=DType.FLOAT64)
+    return DType.FLOAT64 not in dtypes and trier.answer(wide, plain(wide)) is not None
 
 
 def _narrowed(subject: Subject) -> Subject:

@@ -89,7 +89,7 @@ def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
-        ways = (_form_of, _without_rotation, _before_sum, _without_bias, _with_mistake, _with_full_pages)
+        ways = (_form_of, _with_mistake, _without_rotation, _before_sum, _without_bias, _with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
