@@ -1,4 +1,6 @@
-"""A cache of a fixed room that a function wants from its first call on: a dict of arrays and of the next place in them."""
+"""A cache of a fixed room that a function wants from its first call on: a dict of arrays and of the next place in
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ _SHAPES = ("B, {room}, Hkv, {width}", "B, Hkv, {room}, {width}")
 
 
 def allocated_caches(callee: Examined, lift: str) -> Iterator[tuple[str, str]]:
-    """The parameter that is a cache without which nothing is called, and Python of an empty one, in every way in which its
-    arrays may lie. callee: with its sources.
+    """The parameter that is a cache without which nothing is called, and Python of an empty one, in every way in
+    which its arrays may lie. callee: with its sources.
     """
     wanted = [each.name for each in theirs(STATE, callee.parameters) if each.is_required]
     for name in wanted[:1]:
-        keys = [path[1] for path in parts_taken(callee.functions, 0, {name: (name,)}) if len(path) == len(("cache", "key"))]
+        keys = [rest[0] for _, *rest in parts_taken(callee.functions, 0, {name: (name,)}) if len(rest) == 1]
         for shape in _SHAPES:
             entries = [_entry(key, shape, lift) for key in keys]
             if len(entries) > 1 and all(entries):

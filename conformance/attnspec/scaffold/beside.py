@@ -106,9 +106,10 @@ def _of_other_numbers(form: CallForm, trier: Trier) -> CallForm:
     found = list(trier.log_sum_exps(raw, plain(form))) if raw is not None else []
     if found and form.reading is not None and _is_named_so(form, trier):
         path, back, _ = found[0]
-        said = f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check says what is wrong."
+        told = (f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check says what is "
+                "wrong.")
         reading = replace(form.reading, asked=form.reading.path, weights=path, weights_back=back, beside=LSE)
-        return replace(form, reading=reading, remarks=(*form.remarks, said))
+        return replace(form, reading=reading, remarks=(*form.remarks, told))
     paths = [path for path, _, _ in found]
     said = [f"answer{path} has the shape of log-sum-exps, and other numbers: it is not judged." for path in paths[:1]]
     return replace(form, remarks=(*form.remarks, *said))

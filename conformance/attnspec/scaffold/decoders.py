@@ -150,7 +150,8 @@ def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], states:
     for parameter in states:
         passed = (*form.passed, Passed(STATE, parameter.name, STATE))
         given = {name: text for name, text in form.given.items() if name != parameter.name or form.by_position}
-        yield from (replace(form, passed=passed, given=given, kept=kept) for kept in _empty_ones(form, parameter, trier))
+        handed = replace(form, passed=passed, given=given)
+        yield from (replace(handed, kept=kept) for kept in _empty_ones(form, parameter, trier))
     for parameter in _places(called) if form.is_class else ():
         for place in _PLACES:
             passed = (*form.passed, Passed(STATE, parameter.name, place))
@@ -167,8 +168,8 @@ def _places(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
 
 
 def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:
-    """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is called
-    a cache; the one that it is annotated with first.
+    """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is
+    called a cache; the one that it is annotated with first.
     """
     beside = dict(trier.there.examined(form.target).beside)
     named = sorted((name for name in beside if "cache" in name.lower()), key=lambda name: name != parameter.annotation)

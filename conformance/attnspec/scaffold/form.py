@@ -114,7 +114,8 @@ class CallForm:
     are not the usual ones.  limits: as in the manifest.
     heads: how many it has, whatever it is handed; 0: as many as it is handed.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
-    cache: of a decoder, where in its answer the cache for the next call is.  kept: the same where calls fill it in place.
+    cache: of a decoder, where in its answer the cache for the next call is.  kept: the same where calls fill it in
+    place.
     demanded: keywords without which no check of it may pass: it has a parameter for them that could not be used, or is
     named for them.  unjudged: the parameters that could not be used, each with a warning.
     warnings: what a reader has to know first: what is not judged of it, and what is odd.

@@ -114,7 +114,8 @@ _SHOWN = 4  # parameters in a message
 def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = family_of(layer)
-    form = CallForm(layer.target, Kind.LAYER, family, lift_of(layer, family, trier.there), called=called_as(layer, family))
+    lift = lift_of(layer, family, trier.there)
+    form = CallForm(layer.target, Kind.LAYER, family, lift, called=called_as(layer, family))
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):

@@ -197,7 +197,8 @@ def _said(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
 def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
     is_causal = bool(form.limits.get("causal_only"))  # then what lies to the right is moot
-    for saying in sorted((*word.sayings, *_folded(form, word)), key=lambda each: is_causal and word.needs_causal not in each.limits):
+    sayings = (*word.sayings, *_folded(form, word))
+    for saying in sorted(sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
             continue
@@ -209,7 +210,8 @@ def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier
     return None
 
 
-_REPEATED: Mapping[str, str] = {"": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
+_REPEATED: Mapping[str, str] = {
+    "": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
 """By lift, an array of the batch (B,) for each head, (B·H,)."""
 
 

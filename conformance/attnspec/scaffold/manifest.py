@@ -112,18 +112,20 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
                    tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier))
 
 
-_TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), as models "
-          "are trained. The manifest declares that, so that attnspec check says what is wrong. If tiled heads are meant, "
-          "write grouped_heads: tile there.")
+_TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), "
+          "as models are trained. The manifest declares that, so that attnspec check says what is wrong. If tiled "
+          "heads are meant, write grouped_heads: tile there.")
 
 
 def _doubts_of_groups(form: CallForm, limits: Declared, probed: Mapping[str, str], trier: Trier) -> Iterator[str]:
     """What seems wrong where there are fewer heads of keys and values."""
     if probed.get("grouped_heads") == "tile":
         yield _TILED
-    elif limits.get("grouped") and form.arrangement.mapped == 0 and not form.is_packed and not form.parameter(TABLE):
-        if explained := trier.explained(form, plain(form, H=6, D=4, Dv=4)):
-            yield f"WRONG: with fewer heads of keys and values, {explained}."
+        return
+    is_usual = not form.arrangement.mapped and not form.is_packed and not form.parameter(TABLE)
+    explained = trier.explained(form, plain(form, H=6, D=4, Dv=4)) if limits.get("grouped") and is_usual else ""
+    if explained:
+        yield f"WRONG: with fewer heads of keys and values, {explained}."
 
 
 _OF_FLOAT64 = 2.0**-38

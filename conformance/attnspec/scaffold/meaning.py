@@ -74,10 +74,13 @@ _GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for tex
                          for made in _MADE.values())
 _NEUTRAL: Mapping[str, str] = {
     "alibi_slopes": "{made}.zeros(H, dtype=query.dtype)", "sinks": "{made}.full((H,), -{made}.inf, dtype=query.dtype)",
-    "key_lengths": "{made}.full((B,), S, dtype={made}.int32)", "query_lengths": "{made}.full((B,), T, dtype={made}.int32)",
+    "key_lengths": "{made}.full((B,), S, dtype={made}.int32)",
+    "query_lengths": "{made}.full((B,), T, dtype={made}.int32)",
     "query_segments": "{made}.zeros((B, T), dtype={made}.int32)",
     "key_segments": "{made}.zeros((B, S), dtype={made}.int32)"}
 """By keyword of attention, an array that changes nothing, where the parameter has to be given."""
+_POSITIONS: Mapping[str, str] = {"positions": "{made}.zeros((B, T), dtype={made}.int32)"}
+"""The positions of tokens that all stand at the first, which turns none of them."""
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
 _ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
@@ -129,21 +132,35 @@ def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     is_size = isinstance(parameter.default, int) or (role == "kv_heads" and parameter.default is None)
     if role in SIZES[kind] and (required or constructed or is_size):
         return (SIZES[kind][role],) if required else (SIZES[kind][role], "")
-    if role == "batch" and (required or constructed):
-        return ("B",)
-    if role in _OFF:
-        return (_OFF[role],) if required or _is_on(parameter, role) else ()
     if role in _BY_NAME:
         return _BY_NAME[role](parameter)
-    if role in _UNTURNED and not constructed:
-        return tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
-    if role == "window" and _is_number(parameter):
-        return (_LENGTHS[kind]["length"], "None") if required else (_LENGTHS[kind]["length"],)
-    if constructed and role in _SWITCHES:
-        return (_SWITCHES[role],) if required else (_SWITCHES[role], "")
-    if role == "context" and kind is Kind.LAYER:
-        return ("query",) if required else ("", "query")
-    return _needed(parameter, role, kind, lift) if required or (role == "context_width" and is_size) else ()
+    if handed := _handed(parameter, role, kind, at, lift):
+        return handed
+    if role in _OFF or (role == "context" and kind is Kind.LAYER) or not required:
+        return ()
+    return _needed(parameter, role, kind, lift)
+
+
+def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
+    """What a parameter is given by what it means, though nobody asks for it; empty where it keeps its default."""
+    required, constructed, length = parameter.is_required, at is At.CONSTRUCTOR, _LENGTHS[kind]["length"]
+    left = () if required else ("",)
+    found: tuple[str, ...] = ()
+    if role == "batch" and (required or constructed):
+        found = ("B",)
+    elif role in _OFF and (required or _is_on(parameter, role)):
+        found = (_OFF[role],)
+    elif role in _UNTURNED and not constructed:
+        found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
+    elif role == "window" and _is_number(parameter):
+        found = (length, "None") if required else (length,)
+    elif role in _SWITCHES and constructed:
+        found = (_SWITCHES[role], *left)
+    elif role == "context" and kind is Kind.LAYER:
+        found = (*left, "query")
+    elif role == "context_width" and isinstance(parameter.default, int):
+        found = _needed(parameter, role, kind, lift)
+    return found
 
 
 def _projection(parameter: TheirParameter) -> tuple[str, ...]:
@@ -157,14 +174,11 @@ def _projection(parameter: TheirParameter) -> tuple[str, ...]:
 
 def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
     """Of a parameter without a default."""
-    if role in _LENGTHS[kind]:
-        return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
+    made = {**_LENGTHS[kind], **_POSITIONS, **(_NEUTRAL if kind is Kind.ATTENTION else {})}
+    if role in made:
+        return (made[role].format(made=_MADE[lift]),)
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
-    if role == "positions":
-        return (f"{_MADE[lift]}.zeros((B, T), dtype={_MADE[lift]}.int{64 if lift == 'torch' else 32})",)
-    if role in _NEUTRAL and kind is Kind.ATTENTION:
-        return (_NEUTRAL[role].format(made=_MADE[lift]),)
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask":
@@ -213,11 +227,14 @@ _BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
 
 
 def combinations(options: Choices) -> Iterator[Mapping[str, str]]:
-    """The likeliest of each, and then with another choice for one of them at a time; cosines and sines change together."""
+    """The likeliest of each, and then with another choice for one of them at a time; cosines and sines change
+    together.
+    """
     base = {name: texts[0] for name, texts in options.items()}
     yield _without_blank(base)
     for name, texts in options.items():
-        together = [other for other, each in options.items() if each in _GIVEN_ALIKE] if texts in _GIVEN_ALIKE else [name]
+        alike = [other for other, each in options.items() if each in _GIVEN_ALIKE]
+        together = alike if name in alike else [name]
         for at in range(1, len(texts)) if name == together[0] else ():
             yield _without_blank({**base, **{other: options[other][at] for other in together}})
 

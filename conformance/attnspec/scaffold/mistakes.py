@@ -1,4 +1,5 @@
-"""Plain mistakes of attention that keep its form from being recognised: each is the definition with one thing otherwise.
+"""Plain mistakes of attention that keep its form from being recognised: each is the definition with one thing
+otherwise.
 
 A callee that is attention in no form is held against each of them. Where one explains all of its numbers, its adapter
 is written by that form, so that a check judges all of it, and convicts it.
@@ -23,8 +24,8 @@ class PlainMistake:
 
     of_params: of a layer, the problem with other parameters.  of_problem: attention's problem with query, key, value,
     scale or mask otherwise.  of_weights: the output (B,H,T,Dv) from other weights.  of_heads: the output (B,H,T,Dv)
-    with its heads otherwise.  is_causal: whether it is about what a causal callee sees.  is_of_past: whether it is about
-    what stands before the new keys.
+    with its heads otherwise.  is_causal: whether it is about what a causal callee sees.  is_of_past: whether it is
+    about what stands before the new keys.
     """
 
     says: str
@@ -66,8 +67,8 @@ def _of_logits(found: Truth, operands: Operands) -> Array:
 
 
 def _accumulated(*, rescales_sum: bool, rescales_output: bool) -> Callable[[Truth, Operands], Array]:
-    """The output (B,H,T,Dv) of a loop over keys, one by one, in which the sum, or the output so far, is not rescaled when
-    the running maximum rises.
+    """The output (B,H,T,Dv) of a loop over keys, one by one, in which the sum, or the output so far, is not rescaled
+    when the running maximum rises.
     """
     def accumulate(found: Truth, operands: Operands) -> Array:
         logits = found.logits if operands.visible is None else np.where(operands.visible, found.logits, -np.inf)
@@ -76,7 +77,7 @@ def _accumulated(*, rescales_sum: bool, rescales_output: bool) -> Callable[[Trut
 
         def weights(is_rescaled: bool) -> Array:
             less = top if is_rescaled else running
-            return np.exp(logits - np.where(np.isneginf(less), 0, less))
+            return np.asarray(np.exp(logits - np.where(np.isneginf(less), 0, less)))
 
         total = weights(rescales_sum).sum(axis=-1, keepdims=True)
         return np.asarray(weights(rescales_output) @ operands.value / np.where(total == 0, 1, total))
@@ -182,12 +183,12 @@ def _tiled(*names: str) -> Callable[[Problem], Problem]:
 
 def _swap_memory(problem: Problem) -> Problem:
     """With keys (B,H,S,D) for values (B,H,S,Dv), and values for keys, where they are of one width."""
-    return problem.but(key=problem.value, value=problem.key) if problem.sizes.D == problem.sizes.Dv else problem
+    return problem.but(key=problem.value, value=problem.key) if problem.sizes.Dv == problem.sizes.D else problem
 
 
 def _without_past(problem: Problem, key: Array, value: Array, first: int) -> Problem:
-    """The problem with these keys (B,H,S,D) and values (B,H,S,Dv), and nothing past. first: the place of its first query,
-    from which the causal flag counts.
+    """The problem with these keys (B,H,S,D) and values (B,H,S,Dv), and nothing past. first: the place of its first
+    query, from which the causal flag counts.
     """
     posed = problem.but(past_key=None, past_value=None, key=key, value=value)
     T, S = problem.sizes.T, key.shape[2]
@@ -247,7 +248,8 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                      of_problem=_seen(lambda T, S: np.tri(T, S, 1, dtype=bool)), is_causal=True),
     "causal_not_itself": PlainMistake("its causal mask is off by one: a query does not see its own place",
                                       of_problem=_seen(lambda T, S: np.tri(T, S, -1, dtype=bool)), is_causal=True),
-    "causal_reversed": PlainMistake("its causal mask is the wrong way round: a query sees later keys, and no earlier one",
+    "causal_reversed": PlainMistake("its causal mask is the wrong way round: a query sees later keys, and no earlier "
+                                    "one",
                                     of_problem=_seen(lambda T, S: ~np.tri(T, S, -1, dtype=bool)), is_causal=True),
     "causal_reversed_strictly": PlainMistake(
         "its causal mask is the wrong way round: a query sees later keys only, and not its own place",
@@ -305,8 +307,8 @@ MISTAKES: Mapping[str, PlainMistake] = {
     "all_value_heads_are_the_first": PlainMistake("every head has the values of the first head",
                                                   of_problem=_split(_first_for_all, "value")),
     # fewer heads of keys and values
-    "key_heads_tiled": PlainMistake("query head h uses key head h % Hkv, but value head h // (H / Hkv): the heads of keys "
-                                    "are tiled where they have to be repeated", of_problem=_tiled("key")),
+    "key_heads_tiled": PlainMistake("query head h uses key head h % Hkv, but value head h // (H / Hkv): the heads of "
+                                    "keys are tiled where they have to be repeated", of_problem=_tiled("key")),
     "value_heads_tiled": PlainMistake("query head h uses value head h % Hkv, but key head h // (H / Hkv): the heads of "
                                       "values are tiled where they have to be repeated", of_problem=_tiled("value")),
     # entries of the batch
@@ -354,7 +356,9 @@ MISTAKES: Mapping[str, PlainMistake] = {
 
 
 def applies(mistake: PlainMistake, problem: Problem | LayerProblem) -> bool:
-    """Whether a mistake can be made at a problem: one of parameters by a layer, one of the causal mask under that flag."""
+    """Whether a mistake can be made at a problem: one of parameters by a layer, one of the causal mask under that
+    flag.
+    """
     is_layer = isinstance(problem, LayerProblem) and problem.heads == problem.kv_heads  # else matrices differ in shape
     if mistake.is_of_past is not problem.has_past:
         return False

@@ -29,7 +29,9 @@ def with_modes(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm
 
 
 def _drops_by_flag(form: CallForm, parameters: Parameters) -> bool:
-    """Whether a function is told a rate of dropout, whether it trains, and nothing else of that, such as a random key."""
+    """Whether a function is told a rate of dropout, whether it trains, and nothing else of that, such as a random
+    key.
+    """
     means = set(roles(parameters[At.CALL], At.CALL).values())
     return form.family is CallableKind.FUNCTION and "dropout" in means and bool(means & _FLAGS.keys()) and (
         "random_key" not in means)
@@ -61,8 +63,8 @@ def _with_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     trier.nearest = None
     answer = trier.answer(variant, plain(variant))
     if answer is not None and not trier.is_right(variant, plain(variant)) and trier.nearest:
-        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {RATE}, {trier.nearest.against}. Dropout "
-                   "seems to be on in evaluation: attnspec check says what is wrong.")
+        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {RATE}, {trier.nearest.against}. "
+                   f"Dropout seems to be on in evaluation: attnspec check says what is wrong.")
         form = replace(form, warnings=(warning, *form.warnings))
     if answer is None:
         against = trier.nearest.against if trier.nearest else "it returns nothing"

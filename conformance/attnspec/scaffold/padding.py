@@ -17,8 +17,8 @@ _LENGTHS = re.compile(r"(^|_)(lens?|lengths?|seqlens?|valid_lens?)(_|$)")
 
 
 def with_padding(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
-    """The form of a layer with a variant by which a parameter for lengths is judged; the form as it is where the parameter
-    is none, or something else is handed over that would have to be padded as well.
+    """The form of a layer with a variant by which a parameter for lengths is judged; the form as it is where the
+    parameter is none, or something else is handed over that would have to be padded as well.
     """
     is_one = form.arrangement.is_one and form.arrangement.shape == "(B,{L},M)" and not form.next_cache
     if form.kind is not Kind.LAYER or not is_one or form.passed or not _LENGTHS.search(plain(parameter.name)):

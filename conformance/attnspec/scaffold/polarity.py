@@ -12,9 +12,11 @@ from attnspec.scaffold.lookup import plain
 
 _HIDES = re.compile(
     r"\b(?:hid(?:e|es|den)|pad(?:s|ded|ding)?|ignored?|exclud\w*|drop\w*|masked|"
-    r"(?:not|never|no|cannot|can't|isn't|without) (?:be )?(?:\w+ )?(?:attend|attention|look|see|visible|allow|kept|keep|"
+    r"(?:not|never|no|cannot|can't|isn't|without) (?:be )?(?:\w+ "
+    r")?(?:attend|attention|look|see|visible|allow|kept|keep|"
     r"valid|used|take part|real)\w*|where not\b|disallow\w*|forbid\w*|invisible|future)", re.IGNORECASE)
-_KEEPS = re.compile(r"\b(?:keep\w*|kept|attend\w*|attention|look\w*|see|seen|visible|valid|allow\w*|real|used|take part|"
+_KEEPS = re.compile(r"\b(?:keep\w*|kept|attend\w*|attention|look\w*|see|seen|visible|valid|allow\w*|real|used|take "
+                    r"part|"
                     r"not (?:be )?(?:hidden|masked|padded|padding|ignored))\b", re.IGNORECASE)
 _VALUE = re.compile(r"\b(?P<true>true|1|ones?)\b|\b(?P<false>false|0|zeros?)\b", re.IGNORECASE)
 _REACH = 70
@@ -27,7 +29,9 @@ _AS_NUMBERS = "1 where a query may attend, else 0"
 
 
 def with_polarity(form: CallForm, callee: Examined) -> CallForm:
-    """The form; with its mask handed on as its name or documentation says, and a warning, where it does the opposite."""
+    """The form; with its mask handed on as its name or documentation says, and a warning, where it does the
+    opposite.
+    """
     passed = next((each for each in form.passed if each.keyword == "mask" and _keeps(each) is not None), None)
     if passed is None:
         return form
@@ -35,9 +39,9 @@ def with_polarity(form: CallForm, callee: Examined) -> CallForm:
     if not says or len({keeps for keeps, _ in says}) > 1 or says[0][0] is _keeps(passed):
         return form
     wanted = _KEPT if says[0][0] else _HIDDEN
-    warning = (f"MASK INVERTED: {says[0][1]}, so that {passed.parameter} is {wanted}; it does the opposite. The mask is "
-               "handed on as that says: attnspec check says what is wrong. If it is meant as it is, exchange the mask in "
-               "the adapter.")
+    warning = (f"MASK INVERTED: {says[0][1]}, so that {passed.parameter} is {wanted}; it does the opposite. The mask "
+               f"is handed on as that says: attnspec check says what is wrong. If it is meant as it is, exchange the "
+               "mask in the adapter.")
     turned = replace(passed, expression=_turned(passed.expression), says=passed.says.replace(
         passed.says.partition(",")[0], wanted, 1))
     return replace(form, passed=tuple(turned if each is passed else each for each in form.passed),

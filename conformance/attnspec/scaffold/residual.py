@@ -1,4 +1,6 @@
-"""A layer that adds its input to what it computes: what its output projection returns is judged, which has nothing added."""
+"""A layer that adds its input to what it computes: what its output projection returns is judged, which has nothing
+added.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,12 @@ def adds_its_input(form: CallForm, trier: Trier) -> bool:
     if answer is None or answer.output.shape != problem.query.shape:
         return False
     rest = answer.output.astype(np.float64) - problem.query.astype(np.float64)
-    return any(truth.gap(rest)[0] <= close(problem.dtype) for truth in truths(problem, form.default_scale, form.mistake))
+    return any(truth.gap(rest)[0] <= close(problem.dtype) for truth in truths(problem, form.default_scale,
+    form.mistake))
 
 
 def tell_sum(form: CallForm) -> CallForm:
     """The form, and that a sum is not judged."""
-    said = (f"It adds its input (a residual). Judged is what its {form.judged} returns, to which nothing is added: that "
-            "the sum is right was seen in one case.")
+    said = (f"It adds its input (a residual). Judged is what its {form.judged} returns, to which nothing is added: "
+            f"that the sum is right was seen in one case.")
     return replace(form, remarks=(*form.remarks, said))

@@ -28,7 +28,7 @@ from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.residual import adds_its_input, judged_before_sum, output_projection, tell_sum
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
-from attnspec.scaffold.turning import RotationSwitch, rotation_switches, with_angles_handed, with_rotation_off
+from attnspec.scaffold.turning import rotation_switches, with_angles_handed, with_rotation_off
 from attnspec.scaffold.unnamed import with_unnamed
 from attnspec.scaffold.writing.telling import described
 
@@ -131,8 +131,8 @@ def _with_full_pages(callee: Examined, trier: Trier) -> CallForm | None:
     nearest = trier.nearest
     for form in () if callee.is_class else paged_forms(callee, trier):
         if found := _found(replace(form, sizes={**form.sizes, "S": _TWO_PAGES}), trier):
-            warning = ("WRONG: it is right only where all keys fill their pages: else it reads the rest of the last page. "
-                       "attnspec check judges it, and all else.")
+            warning = ("WRONG: it is right only where all keys fill their pages: else it reads the rest of the last "
+                       "page. attnspec check judges it, and all else.")
             return _whole(replace(found, warnings=(warning, *found.warnings)), callee, trier)
     trier.nearest = nearest
     return None
@@ -149,7 +149,9 @@ def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
 
 
 def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:
-    """The form with the rotation of its queries and keys switched off; None where that is not what it does otherwise."""
+    """The form with the rotation of its queries and keys switched off; None where that is not what it does
+    otherwise.
+    """
     nearest = trier.nearest
     if nearest is None or nearest.step is not Progress.OTHER_NUMBERS or not callee.is_class:
         return None
@@ -198,7 +200,8 @@ def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
 
 def _of_one_slope(form: CallForm) -> CallForm:
     """The form, and the doubt whether all heads are meant to have one slope."""
-    warning = "ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own. Is that meant?"
+    warning = ("ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own. Is that "
+               "meant?")
     return replace(form, warnings=(warning, *form.warnings), demanded=(*form.demanded, "alibi_slopes"))
 
 

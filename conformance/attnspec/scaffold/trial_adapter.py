@@ -207,7 +207,9 @@ class Trier:
                         self._keep_one(replace(known, reading=output.reading, mistake=name))
 
     def explained(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
-        """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in `is_right`."""
+        """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in
+        `is_right`.
+        """
         answer = self.answer(form, problem)
         posed = problem if scale is None else problem.but(scale=scale)
         if answer is None:
@@ -217,7 +219,9 @@ class Trier:
                      if told.gap(output)[0] <= close(problem.dtype)), "")
 
     def _keep_one(self, form: CallForm) -> None:
-        """Remember a form with a mistake, if it is so in a second problem, too, and none is known by as plain a mistake."""
+        """Remember a form with a mistake, if it is so in a second problem, too, and none is known by as plain a
+        mistake.
+        """
         ranks = list(MISTAKES)
         if any(ranks.index(each.mistake) <= ranks.index(form.mistake) for each in self.mistaken):
             return

@@ -50,7 +50,7 @@ def rotation_switches(form: CallForm, parameters: Parameters, trier: Trier) -> I
                 yield RotationSwitch(f"{each.name} is False", _giving(at, each.name, "False"))
     for each in theirs("positions", parameters[At.CALL]):
         if not each.is_required and form.lift == "torch":
-            zeros = "torch.zeros((B, T), dtype=torch.int64)"
+            zeros = "torch.zeros((B, T), dtype=torch.int32)"
             yield RotationSwitch(f"{each.name} is 0 everywhere", _giving(At.CALL, each.name, zeros))
     if form.family is CallableKind.TORCH:
         yield from _of_tensors(tensors_in(form, trier))
@@ -94,7 +94,9 @@ def _filling(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
 
 
 def with_angles_handed(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """A form that is handed cosines of 1 and sines of 0: what is said of that, and the variant that turns by a quarter."""
+    """A form that is handed cosines of 1 and sines of 0: what is said of that, and the variant that turns by a
+    quarter.
+    """
     means = roles(parameters[At.CALL], At.CALL)
     handed = {name: text for name, text in form.given.items() if means.get(name) in ("cosines", "sines")}
     if len(handed) != len(("cos", "sin")):
@@ -103,18 +105,18 @@ def with_angles_handed(form: CallForm, parameters: Parameters, trier: Trier) -> 
                  for name, text in handed.items()}
     one, other = handed
     turned = replace(form, given={**form.given, **exchanged}, even_heads=True, variants={})
-    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {one} and {other}, so that attention is judged. What they "
-            "are else is its caller's.")
+    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {one} and {other}, so that attention is judged. What "
+            f"they are else is its caller's.")
     known = replace(form, even_heads=True, remarks=(*form.remarks, said))
     return _with_variant(known, turned, trier)
 
 
 def with_rotation_off(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
-    """A form that is right with its rotation switched off: what is said of that, the variant that turns by a quarter, and
-    whether its positions go on behind a cache.
+    """A form that is right with its rotation switched off: what is said of that, the variant that turns by a quarter,
+    and whether its positions go on behind a cache.
     """
-    said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the angles "
-            "are is not: judge its rotary embedding by itself (docs/serving.md).")
+    said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the "
+            f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
     form = replace(form, warnings=(said, *form.warnings))
     return _with_quarter_turn(_with_steps_turned(form, trier), switch, trier)
 
@@ -132,8 +134,8 @@ def _with_variant(form: CallForm, variant: CallForm, trier: Trier) -> CallForm:
     if trier.is_right(variant, plain(variant)):
         return replace(form, variants={**form.variants, TURNED: variant})
     against = trier.nearest.against if trier.nearest else "its output is another"
-    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {against}. Queries and keys are not turned alike: "
-               "attnspec check says what is wrong.")
+    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {against}. Queries and keys are not turned "
+               f"alike: attnspec check says what is wrong.")
     return replace(form, variants={**form.variants, TURNED: variant}, warnings=(warning, *form.warnings))
 
 
@@ -154,8 +156,8 @@ def _with_steps_turned(form: CallForm, trier: Trier) -> CallForm:
     apart = np.abs(first.output.astype(np.float64) - other.output[:, :, past:].astype(np.float64))
     if apart.max() <= close(step.dtype):
         return form
-    why = ("With its rotation on, a call behind a past gives another output than one call on the whole sequence, as where "
-           "positions restart at 0 in each call. So it is left out.")
+    why = ("With its rotation on, a call behind a past gives another output than one call on the whole sequence, as "
+           "where positions restart at 0 in each call. So it is left out.")
     dense = replace(form, passed=tuple(each for each in form.passed if each.keyword != STATE), cache="", kept=None)
     return dense.leave_out(name, why, [STATE])
 

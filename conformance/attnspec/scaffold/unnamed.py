@@ -25,8 +25,8 @@ _FLAGS = frozenset(word.name for word in KEYWORDS.values() if word.annotation ==
 _NUMBERS = frozenset({"scale", "softcap", "window"})
 _ARRAYS = frozenset({"query", "key", "value", "packed", "packed_pair", "context"})
 """What parameters mean by name alone that are not among a form's arrays, and so may be anything."""
-_SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first", "place",
-                          "length", "batch", "caching"})
+_SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first",
+                          "place", "length", "batch", "caching"})
 """What parameters mean that are no part of attention."""
 _OF_ARRAYS = frozenset({"device", "dtype", "parent", "name"})
 """Names of parameters that say where, in what numbers, and under which name something is made."""

@@ -23,8 +23,8 @@ Shape = tuple[int, ...]
 class ParameterLayout:
     """How a matrix or bias lies in a parameter. axes: as einops writes them, p being the parts of a fused one.
 
-    text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one, `{d}` the width
-    of a head, and `{at}` the head that it is for, where each head has its own.
+    text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one, `{d}` the
+    width of a head, and `{at}` the head that it is for, where each head has its own.
     """
 
     axes: str
@@ -149,8 +149,8 @@ def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
 
 
 def _orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Which matrix each of them may be, in every order; named: what their names say, empty where one says nothing. Names
-    are held to where two of them or more say something, and no two the same.
+    """Which matrix each of them may be, in every order; named: what their names say, empty where one says nothing.
+    Names are held to where two of them or more say something, and no two the same.
     """
     said = [role for role in named if role in unnamed]
     is_told = len(said) > 1 and len(set(said)) == len(said)

@@ -224,7 +224,9 @@ def _answer(form: CallForm) -> Iterator[str]:
 
 
 def _padded(form: CallForm) -> Iterator[str]:
-    """The call with padding behind each entry, and other entries that have none before them; and what is not padding."""
+    """The call with padding behind each entry, and other entries that have none before them; and what is not
+    padding.
+    """
     joined, made = words_of(form).concatenate, {"": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[form.lift]
     yield "    padding = -query[:, :1]"
     yield f"    padded = {joined}((query, padding, padding), 1)"
