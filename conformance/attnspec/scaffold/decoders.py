@@ -38,9 +38,21 @@ def stepping(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -
     found = next((each for each in _decoders(form, called, trier) if _is_decoder(each, trier)), None)
     if found is None:
         return _at_nearest(form, called, trier.nearest, trier)
-    found = _within_room(found, trier)
+    found = _with_several_steps(_within_room(found, trier), trier)
     is_free = not form.attends_to_itself and _is_right(found, trier, past=CROSS.S - CROSS.T - 1)
     return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
+
+
+def _with_several_steps(form: CallForm, trier: Trier) -> CallForm:
+    """A decoder that is right behind one call; with a warning where it is wrong behind several."""
+    posed = posed_step(form).but(**{STATE: "token_by_token"})
+    trier.nearest = None
+    if trier.is_right(form, posed, _scale(form, posed, trier)) or trier.nearest is None:
+        return form
+    warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
+               f"{trier.nearest.against}. What later calls store in the cache is lost, or stands in another place: "
+               "attnspec check says what is wrong.")
+    return replace(form, warnings=(warning, *form.warnings))
 
 
 def _within_room(form: CallForm, trier: Trier) -> CallForm:

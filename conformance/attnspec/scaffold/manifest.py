@@ -20,6 +20,7 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import NO, YES
 from attnspec.scaffold.form import CallableKind, CallForm
 from attnspec.scaffold.probe_problems import close, mask_of, plain, square, truths
+from attnspec.scaffold.stored_sums import stores_log_sum_exp
 from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
 from attnspec.scaffold.writing.source import variant_name
@@ -27,6 +28,7 @@ from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.subject import Subject, SubjectDied
 
+_STORED = "weights are exp(logit - lse) of an lse that was stored"
 _FLUSHED = "a subnormal value comes back as 0"
 Declared = Mapping[str, bool | int | str | tuple[str, ...]]
 """Limits as a manifest has them: what is refused is a list."""
@@ -38,7 +40,7 @@ class Learned:
 
     probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
     warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes float64, and
-    computes it less exactly.
+    computes it less exactly.  storing: the dtypes in which weights are made of a log-sum-exp that was stored.
     """
 
     dtypes: tuple[DType, ...]
@@ -47,6 +49,7 @@ class Learned:
     flushing: tuple[DType, ...]
     warnings: tuple[str, ...] = ()
     is_inexact: bool = False
+    storing: tuple[DType, ...] = ()
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -82,8 +85,10 @@ def entry(form: CallForm, learned: Learned) -> str:
 
 def told_dtypes(learned: Learned) -> tuple[str, ...]:
     """What is not declared, though it answers."""
-    said = "It takes float64, but computes less exactly: float64 is not declared."
-    return (said,) if learned.is_inexact else ()
+    inexact = "It takes float64, but computes less exactly: float64 is not declared."
+    stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by that: a choice, which "
+              "the manifest declares.")
+    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing else []))
 
 
 def told_conventions(learned: Learned) -> tuple[str, ...]:
@@ -109,7 +114,8 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
     limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
                    tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)),
-                   tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier))
+                   tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
+                   tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)))
 
 
 _TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), "
@@ -254,14 +260,26 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _claims(form, learned)) else ())
     yield from ((f"    limits: {{{_pairs(learned.limits)}}}",) if learned.limits else ())
     yield from ((f"    conventions: {{{_pairs(learned.conventions)}}}",) if learned.conventions else ())
-    yield from (("    precision:",) if learned.flushing else ())
-    yield from (f"      {dtype.value}: {{flushes_subnormals: true, reason: {_FLUSHED}}}" for dtype in learned.flushing)
+    yield from _precision(learned)
     yield from (("    variants:",) if form.variants else ())
     yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
     yield from (("    defaults:",) if form.defaults else ())
     yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
     noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrapped(noted, indent=6)) if noted else ())
+
+
+def _precision(learned: Learned) -> Iterator[str]:
+    """What is declared of its arithmetic, dtype by dtype."""
+    told = [dtype for dtype in learned.dtypes if dtype in {*learned.flushing, *learned.storing}]
+    yield from (("    precision:",) if told else ())
+    for dtype in told:
+        stores, flushes = dtype in learned.storing, dtype in learned.flushing
+        is_half = stores and dtype not in (DType.FLOAT64, DType.FLOAT32)
+        words = [*(["logsumexp_roundings: 1"] if stores else []), *([f"logsumexp: {dtype.value}"] if is_half else []),
+                 *(["flushes_subnormals: true"] if flushes else [])]
+        reason = "; ".join([*([_STORED] if stores else []), *([_FLUSHED] if flushes else [])])
+        yield f"      {dtype.value}: {{{', '.join(words)}, reason: {reason}}}"
 
 
 def _pairs(mapping: Declared) -> str:
