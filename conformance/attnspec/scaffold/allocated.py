@@ -26,7 +26,7 @@ def allocated_caches(callee: Examined, lift: str) -> Iterator[tuple[str, str]]:
     """
     wanted = [each.name for each in theirs(STATE, callee.parameters) if each.is_required]
     for name in wanted[:1]:
-        keys = [rest[0] for _, *rest in parts_taken(callee.functions, 0, {name: (name,)}) if len(rest) == 1]
+        keys = sorted(rest[0] for _, *rest in parts_taken(callee.functions, 0, {name: (name,)}) if len(rest) == 1)
         for shape in _SHAPES:
             entries = [_entry(key, shape, lift) for key in keys]
             if len(entries) > 1 and all(entries):
