@@ -34,7 +34,8 @@ class OfNoFramework:
         self.W_q, self.W_k, self.W_v, self.W_o = (draw.normal(size=(d_model, d_model)) for _ in range(4))
 
     def forward(self, x):
-        q, k, v = ((x @ w).reshape(*x.shape[:2], self.n_heads, -1).swapaxes(1, 2) for w in (self.W_q, self.W_k, self.W_v))
+        made = (x @ each for each in (self.W_q, self.W_k, self.W_v))
+        q, k, v = (each.reshape(*x.shape[:2], self.n_heads, -1).swapaxes(1, 2) for each in made)
         heads = softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5) @ v
         return heads.swapaxes(1, 2).reshape(x.shape) @ self.W_o
 
@@ -226,7 +227,7 @@ def test_a_class_of_no_framework_is_filled_by_its_attributes(there: There) -> No
 
 def test_an_array_that_has_to_be_given_is_one_that_changes_nothing(there: There) -> None:
     form = function_form("sloped", there)
-    assert form.given["slopes"] == "np.zeros(H, dtype=query.dtype)"
+    assert form.given["slopes"] == "np.zeros((H,), dtype=query.dtype)"
     assert form.parameter("alibi_slopes") == "slopes"
     assert form.limits["slopes_are_shared"]
 

@@ -148,7 +148,8 @@ def test_a_flag_that_asks_for_a_cache_is_set(there: There) -> None:
 def test_what_later_calls_store_in_vain_is_told(there: There) -> None:
     pytest.importorskip("torch")
     form = form_in("stored_layers:OfOneCall", there)
-    assert form.warnings[0].startswith("CACHE: it is right behind one call that filled its cache, but not behind several")
+    says = "CACHE: it is right behind one call that filled its cache, but not behind several"
+    assert form.warnings[0].startswith(says)
 
 
 def test_a_function_that_wants_a_cache_with_room_is_handed_one(there: There) -> None:

@@ -42,7 +42,8 @@ def one_later(query, key, value):
 
 def reshaped(query, key, value):
     """(B,H,T,D) to (B,T,H,D)."""
-    return attend(query, key, value, mix=lambda heads: heads.reshape(heads.shape[0], heads.shape[2], heads.shape[1], -1))
+    B, H, T, _ = query.shape
+    return attend(query, key, value, mix=lambda heads: heads.reshape(B, T, H, -1))
 
 def exchanged(query, key, value):
     return attend(query, key, value, exchanged=True)

@@ -164,6 +164,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
     },
     "past_key": {
+        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/feature_coverage.py": "a long past is a feature",
         "core/keywords.py": "its field",
@@ -183,6 +184,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "scaffold/decoders.py": "where in an answer a cache is found",
     },
     "past_value": {
+        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/keywords.py": "its field",
         "core/cache_keywords.py": "its definition",

@@ -223,7 +223,7 @@ def _folded(form: CallForm, word: Keyword) -> Iterator[Saying]:
 
 def _without_rare(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:
     """The form with the limit of who does not take a keyword's rare values, where it raises at slopes of each entry."""
-    if word.name != "alibi_slopes" or word.rare is None:
+    if not word.is_from_place or word.rare is None:
         return form
     sizes = posed.sizes
     of_entries = np.broadcast_to(getattr(posed, word.name), (sizes.B, sizes.H)).copy()

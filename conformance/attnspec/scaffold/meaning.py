@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from attnspec.core.keyword import Acts, Keyword
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import At
 from attnspec.scaffold.lookup import SCALE_DIVIDES, SYNONYMS, TheirParameter, plain, role_of, theirs
@@ -72,13 +74,23 @@ _UNTURNED: Mapping[str, tuple[str, ...]] = {
 """The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
 _GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
                          for made in _MADE.values())
-_NEUTRAL: Mapping[str, str] = {
-    "alibi_slopes": "{made}.zeros(H, dtype=query.dtype)", "sinks": "{made}.full((H,), -{made}.inf, dtype=query.dtype)",
-    "key_lengths": "{made}.full((B,), S, dtype={made}.int32)",
-    "query_lengths": "{made}.full((B,), T, dtype={made}.int32)",
-    "query_segments": "{made}.zeros((B, T), dtype={made}.int32)",
-    "key_segments": "{made}.zeros((B, S), dtype={made}.int32)"}
-"""By keyword of attention, an array that changes nothing, where the parameter has to be given."""
+_AXES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
+"""By the axes that a keyword's array has, the shape of one that changes nothing."""
+
+
+def _neutral(word: Keyword) -> str:
+    """An array that changes nothing: all keys or queries of an entry; no logit more; no slope; one segment."""
+    if word.counts:
+        return f"{{made}}.full({_AXES[word.axes]}, {word.counts}, dtype={{made}}.int32)"
+    if word.acts is Acts.LOGITS and not word.is_from_place:
+        return f"{{made}}.full({_AXES[word.axes]}, -{{made}}.inf, dtype=query.dtype)"
+    return f"{{made}}.zeros({_AXES[word.axes]}, dtype={'query.dtype' if word.acts is Acts.LOGITS else '{made}.int32'})"
+
+
+_NEUTRAL: Mapping[str, str] = {word.name: _neutral(word) for word in KEYWORDS.values() if word.axes in _AXES}
+"""By keyword of attention, such an array, where the parameter has to be given."""
+_HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.needs_causal)
+"""The keywords that hide keys by a number of them, which may be at work where nobody gives another."""
 _POSITIONS: Mapping[str, str] = {"positions": "{made}.zeros((B, T), dtype={made}.int32)"}
 """The positions of tokens that all stand at the first, which turns none of them."""
 DESTINATION = "destination"
@@ -152,7 +164,7 @@ def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
         found = (_OFF[role],)
     elif role in _UNTURNED and not constructed:
         found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
-    elif role == "window" and _is_number(parameter):
+    elif role in _HIDING_NUMBERS and _is_number(parameter):
         found = (length, "None") if required else (length,)
     elif role in _SWITCHES and constructed:
         found = (_SWITCHES[role], *left)

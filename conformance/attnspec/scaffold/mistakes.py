@@ -45,6 +45,7 @@ def _scaled(scale: Callable[[Sizes], float]) -> Callable[[Problem], Problem]:
 def _normalised_over(axis: int) -> Callable[[Truth, Operands], Array]:
     """The output (B,H,T,Dv) whose weights sum to 1 over this axis of (B,H,T,S)."""
     def weigh(found: Truth, operands: Operands) -> Array:
+        """(B,H,T,Dv)."""
         logits = found.logits if operands.visible is None else np.where(operands.visible, found.logits, -np.inf)
         top = logits.max(axis=axis, keepdims=True)
         weights = np.exp(logits - np.where(np.isneginf(top), 0, top))
@@ -71,11 +72,13 @@ def _accumulated(*, rescales_sum: bool, rescales_output: bool) -> Callable[[Trut
     when the running maximum rises.
     """
     def accumulate(found: Truth, operands: Operands) -> Array:
+        """(B,H,T,Dv)."""
         logits = found.logits if operands.visible is None else np.where(operands.visible, found.logits, -np.inf)
         running = np.maximum.accumulate(logits, axis=-1)
         top = running[..., -1:]
 
         def weights(is_rescaled: bool) -> Array:
+            """(B,H,T,S)."""
             less = top if is_rescaled else running
             return np.asarray(np.exp(logits - np.where(np.isneginf(less), 0, less)))
 
