@@ -28,7 +28,7 @@ import click
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.judging import Judging
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.magnitudes import KNOBS, Knob
+from attnspec.diagnosis.locate import KNOBS, Knob
 from attnspec.diagnosis.whereabouts import shows_as_much
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, joined

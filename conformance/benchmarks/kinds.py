@@ -30,13 +30,13 @@ from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import summon
-from attnspec.hosting.pool import close_all
+from attnspec.hosting.client import close_all
 from attnspec.ranking.kernels import clearest_first
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.runner.environment import prepared
 from attnspec.spec.refutations import read_refutations
-from attnspec.trials.archives import Archives
+from attnspec.trials.evaluator import Archives
 
 FOLDER = Path(__file__).parent / "kinds"
 DTYPES = DType.FLOAT32, DType.FLOAT16

@@ -23,7 +23,7 @@ import numpy as np
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
-from attnspec.diagnosis.arithmetic_classes import classes_for
+from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.plain_mistakes import MISTAKES, SHOWS_FROM, Mistake, define
 from attnspec.numerics.precision import VALUES_TRIED, precision_of
@@ -31,7 +31,7 @@ from attnspec.numerics.width import acquitted_by, refuse_too_wide
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, Problem
 from attnspec.spec.load import load_spec
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of

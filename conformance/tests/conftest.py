@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from attnspec.cli import main
 from attnspec.core.surroundings import Surroundings
-from attnspec.hosting import pool
+from attnspec.hosting import client
 from attnspec.runner.session import Session
 from attnspec.subjects.installed import audited_command, look_in
-from attnspec.trials.heap import hand_back
+from attnspec.trials.memory import hand_back
 from helpers.browser import chromium
 from helpers.commands import Cli, capturing
 from helpers.gradient_rules import little_work
@@ -91,7 +91,7 @@ def own_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def memory_of_a_file() -> Iterator[None]:
     """What a file of tests has worked out and compiled is let go of after it: a worker runs dozens of files."""
     yield
-    pool.close_all()
+    client.close_all()
     if own_subjects := sys.modules.get("attnspec.trials.own_subjects"):
         own_subjects.forget_archives()
     if jax := sys.modules.get("jax"):

@@ -13,7 +13,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import manifest_line
-from attnspec.diagnosis.arithmetic_classes import classes_for
+from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import summon
 from attnspec.numerics.precision import precision_of

@@ -26,10 +26,10 @@ from attnspec.record.outcome import (
     Outcome,
     Picture,
     Reading,
+    Seen,
     SubjectCard,
 )
 from attnspec.record.read import RunRecord, packed, read_records
-from attnspec.record.seen import Seen
 from attnspec.report.audit.answers import answers
 from attnspec.report.audit.conventions import COLUMNS
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause

@@ -22,7 +22,7 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.hosting import pool
+from attnspec.hosting import client
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner.jobs import exit_code
@@ -57,7 +57,7 @@ def engines() -> Iterator[Mapping[int, Engine]]:
     """An engine for each limit on memory; their hosts end with the tests."""
     yield {memory: Engine(replace(PLAN, memory=memory, deadline=FOR_MEMORY if memory else DEADLINE))
            for memory in {row.memory for row in ALL}}
-    pool.close_all()
+    client.close_all()
 
 
 def tried(engine: Engine, target: str, clause: str) -> Outcome:
@@ -108,7 +108,7 @@ def test_what_a_subject_started_is_ended_with_it(folder: Path) -> None:
     (folder / "parent.py").write_text(source.replace("'1000'", f"'{marker}'"), encoding="utf-8")
     assert tried(Engine(PLAN), f"{folder / 'parent.py'}:attend", CLAUSE).verdict is Verdict.HELD
     assert alive(marker)
-    pool.close_all()
+    client.close_all()
     assert not alive(marker)
 
 

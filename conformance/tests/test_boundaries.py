@@ -13,8 +13,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import whereabouts
 from attnspec.diagnosis.boundaries import begins
-from attnspec.diagnosis.boundary import Boundary
-from attnspec.diagnosis.conditions import LengthCondition, LengthRule, narrowed
+from attnspec.diagnosis.conditions import Boundary, LengthCondition, LengthRule, narrowed
 from attnspec.diagnosis.ranges import ranges
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun

@@ -31,7 +31,7 @@ from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, reopen
 from attnspec.runner.session import Session
 from attnspec.spec.load import load_spec
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import registered
 from attnspec.trials.evaluator import heeded
 from evaluation.cli.campaign import alarms, table, verdict

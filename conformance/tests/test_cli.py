@@ -22,10 +22,10 @@ from attnspec.cli.options import available_cpus, judgeable
 from attnspec.cli.progress import Live, Plain
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.codec import record_schema
 from attnspec.record.events import ItemFinished, ItemStarted, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
-from attnspec.record.schema import record_schema
 from attnspec.runner.session import Session
 from helpers.commands import Cli
 

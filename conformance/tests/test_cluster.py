@@ -13,10 +13,9 @@ import attnspec
 import pytest
 from attnspec.cli.cluster import put_in_order
 from attnspec.cluster import carrier as carrying
-from attnspec.cluster.address import ClusterAddress, read_address
 from attnspec.cluster.carrier import ClusterCarrier
 from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
-from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
+from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
 from attnspec.cluster.workforce import Workforce, resources_for
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -29,7 +28,7 @@ from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
 from attnspec.runner.shards import Named
 from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
-from attnspec.subjects.on_workers import asked_workers
+from attnspec.subjects.installed import asked_workers
 from attnspec.subjects.registry import registered
 from helpers.commands import Cli
 from helpers.outcomes import outcome

@@ -18,9 +18,8 @@ import attnspec
 import pytest
 from attnspec.cli import main
 from attnspec.cluster import worker
-from attnspec.cluster.address import read_address
 from attnspec.cluster.connection import connected
-from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion
+from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion, read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan

@@ -13,8 +13,7 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Change, Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.comparison import RunComparison, compare, has_moved
-from attnspec.report.comparison_text import comparison_text
+from attnspec.report.comparison import RunComparison, compare, comparison_text, has_moved
 from attnspec.report.history import HEIGHT, history
 from attnspec.report.page import render
 from helpers.commands import Cli

@@ -23,7 +23,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.new_shapes import ShapeTimes, with_compiling
 from attnspec.subjects.refusals import expected_seconds
 from attnspec.subjects.subject import Subject

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
+from attnspec.cli.confirm import confirmations
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
-from attnspec.runner.confirming import confirmations
 from attnspec.subjects.findings import read_findings
 
 SCRIPTS = {

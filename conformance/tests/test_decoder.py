@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.decoder_keywords import STEP_PATTERNS, USUAL_STEPS, StepPattern
+from attnspec.aspects.decoder.keyword import STEP_PATTERNS, USUAL_STEPS
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import StepPattern
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
@@ -24,7 +25,7 @@ from attnspec.faults.sound_decoder import FORGETFUL
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.filling import filled, last_keys
+from attnspec.problems.caches import filled, last_keys
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe

@@ -32,7 +32,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation, Outcome
 from attnspec.runner.texts import violation
 from attnspec.spec.load import load_spec
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import put
@@ -97,7 +97,7 @@ def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) ->
 def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None:
     like = diagnosed(own_subject("fault/causal_off_by_one"), "causal.no_lookahead").like[0]
     fault = CATALOGUE["causal_off_by_one"]
-    assert (like.stage, like.story, like.link) == (fault.stage.value, fault.story, fault.link)
+    assert (like.stage, like.story, like.link) == (fault.stage, fault.story, fault.link)
     assert like.link
 
 

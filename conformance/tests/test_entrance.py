@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from attnspec.cli import main
 from attnspec.core.errors import TargetError
+from attnspec.subjects.outline import check_unloaded, loads_at_once
 from attnspec.subjects.registry import load
-from attnspec.subjects.unloaded import check_unloaded, loads_at_once
 
 SIGNATURES = ["a, b", "query, key, mask", "query, key, value, more", "query, key, value, *, masc=None", "*args",
               "query, key, value, mask, /", "x, positions, *, bse=1.0", "query, key, value, *, heads"]

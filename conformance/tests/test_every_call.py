@@ -15,7 +15,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.hosting import pool
+from attnspec.hosting import client
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import Reply
 from attnspec.ranking.kernels import KernelWorker
@@ -66,7 +66,7 @@ CLAUSE = "attention.shape"
 def no_host_is_left() -> Iterator[None]:
     """Hosts end with the test that started them."""
     yield
-    pool.close_all()
+    client.close_all()
 
 
 def outcomes_of(folder: Path, source: str, *clauses: str) -> list[Outcome]:

@@ -10,8 +10,7 @@ import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.explaining import RECOMMENDS, explains
-from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome
-from attnspec.record.seen import Seen
+from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, Seen
 from attnspec.subjects.findings import read_findings
 
 RECIPE = "B2,H4,Hkv2,T3,S2,D8,Dv8;mask=padding;families=normal;with=causal+mask+scale;scale=-0.25;seed=0"

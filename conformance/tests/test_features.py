@@ -23,7 +23,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import covered
 from attnspec.subjects.registry import load
 from attnspec.trials.acting_features import acting_features
-from attnspec.trials.feature_cases import TRIES, _Redealing, acting_triples, feature_recipes
+from attnspec.trials.covering_cases import TRIES, _Redealing, acting_triples, feature_recipes
 from helpers.law import checks
 from helpers.subjects import module_of
 

@@ -16,7 +16,7 @@ from attnspec.numerics.fingerprint import Fit, ladder, tightest
 from attnspec.numerics.precision import GRADES, graded, looser_words, precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome, Reading
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial

@@ -13,14 +13,13 @@ from attnspec.engine.engine import REMEMBERED, Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
-from attnspec.probing.probe import probe
-from attnspec.probing.switches import FLIPS
+from attnspec.probing.probe import FLIPS, probe
 from attnspec.problems.demand import logits
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated

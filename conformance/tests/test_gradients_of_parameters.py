@@ -23,7 +23,7 @@ from attnspec.numerics.gradient_precision import BackwardRoundings, backward_ass
 from attnspec.numerics.gradients import Gradient, erring
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, numpy_dtype
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.lower import lower
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectAnswer

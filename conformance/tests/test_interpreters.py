@@ -15,8 +15,8 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.host import said
-from attnspec.hosting import pool
-from attnspec.hosting.pool import close_all
+from attnspec.hosting import client
+from attnspec.hosting.client import close_all
 from attnspec.record.read import read_record
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.registry import load, registered
@@ -67,7 +67,7 @@ def test_the_process_that_begins_early_is_the_one_that_is_asked(tmp_path: Path, 
     folder = library(tmp_path, str(bare))
     close_all()
     Engine(Plan(("mine/attention",), implementations=(folder,))).fetch("mine/attention")
-    assert [client.surroundings.command for client in pool._clients.values()] == [(str(bare),)]
+    assert [client.surroundings.command for client in client._clients.values()] == [(str(bare),)]
 
 
 def test_what_is_installed_is_asked_of_the_interpreter_of_a_manifest(tmp_path: Path, bare: Path) -> None:

@@ -22,8 +22,8 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import session
 from attnspec.runner.environment import ONE_THREAD, prepared
+from attnspec.runner.listener import last_words
 from attnspec.runner.session import Result, Session
-from attnspec.runner.traces import last_words
 from helpers.places import STUBS
 from helpers.records import evidence_of
 

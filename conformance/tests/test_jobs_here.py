@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.hosting import pool
+from attnspec.hosting import client
 from attnspec.record.events import Event
 from attnspec.runner.session import Result, Session
 from helpers.jobs_here import WORK_OF_WORKERS
@@ -64,10 +64,10 @@ def test_the_host_of_a_library_stays_and_that_of_a_file_does_not(
     targets = ("numpy/attention", f"{tmp_path / 'mine.py'}:attend")
     plan = Plan(targets, clauses=("attention.shape",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
     Session(plan).run([])
-    kept = list(pool._clients.values())
-    assert [key[0] for key in pool._clients if isinstance(key, tuple)] == ["numpy/attention"]
+    kept = list(client._clients.values())
+    assert [key[0] for key in client._clients if isinstance(key, tuple)] == ["numpy/attention"]
     Session(plan).run([])
-    assert list(pool._clients.values()) == kept
+    assert list(client._clients.values()) == kept
     monkeypatch.setenv("OF_ANOTHER_TIME", "1")  # a host has the environment variables of its time
     Session(plan).run([])
-    assert list(pool._clients.values()) != kept
+    assert list(client._clients.values()) != kept

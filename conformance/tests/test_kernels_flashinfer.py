@@ -13,8 +13,17 @@ import pytest
 import torch
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import Effort
-from attnspec.kernels.definitions import DECODE, LAST_PAGE, PREFILL, RAGGED, is_attention, read
-from attnspec.kernels.flashinfer import as_attention, evaluator, judged
+from attnspec.kernels.flashinfer import (
+    DECODE,
+    LAST_PAGE,
+    PREFILL,
+    RAGGED,
+    as_attention,
+    evaluator,
+    is_attention,
+    judged,
+    read,
+)
 
 Tensor = Any
 KINDS = {"gqa_ragged_prefill_causal_h4_kv2_d16": (RAGGED, 0), "gqa_paged_prefill_causal_h4_kv2_d16_ps1": (PREFILL, 1),

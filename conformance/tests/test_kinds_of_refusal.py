@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from attnspec.core.declaration import Limits
-from attnspec.core.narrowing import narrowed_by
+from attnspec.core.declaration import Limits, narrowed_by
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import read_refusal

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attnspec.aspects.lengths.keyword import LENGTH_PATTERNS, USUAL_LENGTHS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.core.serving_keywords import LENGTH_PATTERNS, USUAL_LENGTHS
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.staged import attention

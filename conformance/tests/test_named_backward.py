@@ -16,7 +16,7 @@ from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Evidence
 from attnspec.spec.load import load_spec
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 

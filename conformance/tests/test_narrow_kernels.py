@@ -15,18 +15,16 @@ from attnspec.core.refusal import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import summon
 from attnspec.problems.choices import menu_of
-from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import CALLS, Demand
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
-from attnspec.problems.size_plan import SizePlan
+from attnspec.problems.size_plan import SizePlan, taken_by
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import ranges_of
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.causes import WordedRefusal
-from attnspec.subjects.interview import Interview
+from attnspec.subjects.interview import Interview, start_of
 from attnspec.subjects.refusals import narrowed
-from attnspec.subjects.starting import start_of
 from attnspec.trials.covering_cases import openings
 from attnspec.trials.paths import gentle_cases
 from helpers.subjects import module_of

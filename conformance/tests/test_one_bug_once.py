@@ -9,7 +9,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import arithmetic, whereabouts
 from attnspec.diagnosis.boundaries import begins
-from attnspec.diagnosis.boundary import Boundary
+from attnspec.diagnosis.conditions import Boundary
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import fault_subject

@@ -18,7 +18,7 @@ from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
 from attnspec.questions.ranges import MOST_KEYS, MOST_KEYS_SQUARE, Most, largest, number, ranges_of, told, tried
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials import evaluator
 from attnspec.trials.call_log import LoggingEvaluator

@@ -48,7 +48,7 @@ class Clock:
 
 def judged(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Tally:
     monkeypatch.setattr("attnspec.trials.evaluator.time", clock)
-    monkeypatch.setattr("attnspec.subjects.in_process.time", clock)
+    monkeypatch.setattr("attnspec.subjects.callee.time", clock)
     check = checks()[CLAUSE]
     evaluator = Evaluator(planted(clock.passes), DType.FLOAT32)
     return Trial(check, evaluator, Effort.DEFAULT, seed_of(0, check.domain), lambda _: None).hold()

@@ -17,8 +17,7 @@ from attnspec.cli import main
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.core.other_names import OTHER_NAMES, keyword_for, listed
-from attnspec.core.slips import slip_of
+from attnspec.core.other_names import OTHER_NAMES, keyword_for, listed, slip_of
 from attnspec.record.outcome import SubjectCard
 from attnspec.subjects.registry import load
 from attnspec.subjects.signature import Signature, signature_of

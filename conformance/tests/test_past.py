@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.cache_keywords import CACHED, PAST_PATTERNS, USUAL_PASTS, PastPattern
+from attnspec.aspects.past.keyword import PAST_PATTERNS, USUAL_PASTS
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keywords import BESIDE, KEYWORDS
+from attnspec.core.keyword_nouns import PastPattern
+from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named

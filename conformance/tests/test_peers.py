@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from evaluation.baselines import rules
 from evaluation.baselines.false_alarms import false_alarm_share

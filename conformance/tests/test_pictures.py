@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.nouns import Effort, Panel
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.pictures import LARGEST
+from attnspec.engine.evidence import LARGEST
 from attnspec.record.outcome import Evidence, Picture
 from attnspec.report.pictures import grid, grids
 

@@ -19,9 +19,9 @@ from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
 from attnspec.runner.judge import summon
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.needs import End, Which
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
-from attnspec.subjects.tested import End, Which
 from evaluation.ranges import bench
 from evaluation.ranges.bench import judge_at
 from evaluation.ranges.page import ranges_page

@@ -26,11 +26,11 @@ from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
 from attnspec.ranking.kernels import GRADE, KernelScore, KernelWorker, clearest_first
 from attnspec.ranking.targets import kernels
+from attnspec.record.codec import record_schema
 from attnspec.record.events import Event, ItemFinished, ItemStarted
 from attnspec.record.outcome import Reading
 from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.record.read import read_record
-from attnspec.record.schema import record_schema
 from attnspec.record.write import combine, reopen
 from attnspec.report.page import render
 from attnspec.report.ranking import ranking

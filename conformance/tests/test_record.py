@@ -16,7 +16,7 @@ from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Plan
 from attnspec.record.clause_text import ClauseText, QuotedSource
-from attnspec.record.codec import decode, encode, from_line, to_line
+from attnspec.record.codec import decode, encode, from_line, record_schema, schema_text, to_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.record.read import (
@@ -28,7 +28,6 @@ from attnspec.record.read import (
     UnknownFormatError,
     read_record,
 )
-from attnspec.record.schema import record_schema, schema_text
 from attnspec.record.write import RecordWriter, WriteMode
 from helpers.records import run_started, write_record
 

@@ -14,7 +14,7 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.record.outcome import Measured
 from attnspec.subjects.call import UnusableAnswer
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
 from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, seen_of, verdict

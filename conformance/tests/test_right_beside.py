@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.beside import right_beside
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
 from attnspec.diagnosis.locate import locate
+from attnspec.diagnosis.ranges import right_beside
 from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.faults import staged
 from attnspec.faults.work import Answer, HandedOver

@@ -8,9 +8,9 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from attnspec.aspects.sinks.keyword import SINK_PATTERNS, USUAL_SINKS
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.core.serving_keywords import SINK_PATTERNS, USUAL_SINKS
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject

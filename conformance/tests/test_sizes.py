@@ -12,7 +12,6 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.aims import all_aims, is_met, pairs_of_axes
 from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
-from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
@@ -25,6 +24,7 @@ from attnspec.problems.size_plan import (
     SIMPLEST,
     Drawer,
     SizePlan,
+    taken_by,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS
 from helpers.law import checks

@@ -9,7 +9,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from attnspec.core.cache_keywords import SLOPE_PATTERNS, USUAL_SLOPES
+from attnspec.aspects.slopes.keyword import SLOPE_PATTERNS, USUAL_SLOPES
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType

@@ -8,15 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.variables import Fact, Variable, condition_on
-from attnspec.diagnosis.whereabouts import Whereabouts
+from attnspec.diagnosis.whereabouts import Fact, Variable, Whereabouts, condition_on
 from attnspec.faults import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
 from attnspec.problems.recipe import Recipe
 from attnspec.report.bugs import likely_words
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial

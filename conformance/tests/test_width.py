@@ -7,7 +7,7 @@ import pytest
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.arithmetic_classes import classes_for
+from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.numerics.plain_mistakes import MISTAKES, define, sliced
 from attnspec.numerics.precision import GRADES, Precision, precision_of
 from attnspec.numerics.width import acquitted_by, is_detected, refuse_too_wide

@@ -1,4 +1,7 @@
-"""`check`, `audit` and `replay`: what runs subjects."""
+"""`check`, `audit` and `replay`: what runs subjects.
+
+What can be told of one function in a second is told first, before the clauses, pytest and a worker are loaded.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,6 @@ from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.cluster import CLUSTER, carried, in_order
 from attnspec.cli.conclusion import Detail
-from attnspec.cli.entrance import turn_away
-from attnspec.cli.github import GitHub
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import (
     DEADLINE,
@@ -42,14 +43,18 @@ from attnspec.cli.options import (
     typed,
 )
 from attnspec.cli.outputs import Outputs, Together
-from attnspec.cli.verdict_files import BADGE, JUNIT, verdict_files
+from attnspec.cli.verdict_files import BADGE, JUNIT, GitHub, verdict_files
+from attnspec.core.characters import visible
+from attnspec.core.errors import EndedError
 from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, is_bare
+from attnspec.core.plan import Plan
 from attnspec.core.sizes import foretold, read_all
 from attnspec.runner.audit import AUDIT, LIBRARIES
 from attnspec.runner.judge import read_replay
 from attnspec.runner.session import Session
 from attnspec.runner.trial_jobs import TRIALS
+from attnspec.subjects.outline import check_unloaded, loads_at_once
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
@@ -156,3 +161,36 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     result = session.run(handlers)
     in_order(carrier, outputs.record, result)
     return exit_code_of(result)
+
+
+AT_MOST = 5.0
+"""Seconds that the few calls here may take together; what takes longer is left to the run, which has its deadline."""
+
+
+def turn_away(plan: Plan) -> None:
+    """Raise TargetError for the one function of one's own that is to be judged, where it cannot be called as attention
+    is: by its text, and, where nothing imports a framework, by a few small calls.
+
+    That it returns no array is told, and judged all the same.
+    """
+    [*others, target] = plan.targets
+    if others or not is_bare(target) or plan.python or plan.host:
+        return
+    check_unloaded(target)
+    if loads_at_once(target):
+        _call(target, plan)
+
+
+def _call(target: str, plan: Plan) -> None:
+    from attnspec.hosting.client import close_all  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.smoke import check_first_calls  # noqa: PLC0415  (as above)
+
+    surroundings = replace(plan, deadline=min(AT_MOST, plan.deadline)).surroundings({})
+    try:
+        told = check_first_calls(target, surroundings, lift=plan.lift)
+    except EndedError:
+        return
+    finally:
+        close_all()
+    if told:
+        click.echo(visible(f"{told} Each clause will say so."), err=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,24 +13,18 @@ import click
 from click.core import ParameterSource
 
 from attnspec.cli.numbers import ParsedText
-from attnspec.cluster.address import read_address
+from attnspec.cluster.messages import read_address
 from attnspec.core.errors import UsageError
-from attnspec.core.plan import Plan
-from attnspec.runner.session import Result
-from attnspec.subjects.on_workers import asked_workers
-
-if TYPE_CHECKING:
-    from attnspec.cluster.carrier import ClusterCarrier
-
-
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from attnspec.core.files import write_whole
+from attnspec.core.plan import Plan
 from attnspec.record.codec import to_line
 from attnspec.record.events import Done, Event, ItemStarted, Key, RunFinished, SubjectKnown, key_of
 from attnspec.record.read import read_events
+from attnspec.runner.session import Result
+from attnspec.subjects.installed import asked_workers
+
+if TYPE_CHECKING:
+    from attnspec.cluster.carrier import ClusterCarrier
 
 Given: TypeAlias = Any  # what click hands over
 

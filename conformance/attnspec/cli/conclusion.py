@@ -6,31 +6,31 @@ import enum
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TextIO
 
 import click
+import yaml
 
 from attnspec.cli import findings, unjudged
 from attnspec.cli.baseline import gone, held_against
-from attnspec.cli.declared_width import declared_width
 from attnspec.cli.digest import UNDECIDED, Digest
-from attnspec.cli.tried import tried
 from attnspec.cli.unjudged import kept_away, lacks
 from attnspec.cli.wording import applied, few, named, of_subject, plural
 from attnspec.core.compiling import because, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
-from attnspec.core.gradient_keywords import APART
-from attnspec.core.nouns import Verdict
+from attnspec.core.keyword_nouns import APART, GRAD
+from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.core.other_names import listed, meant_by
+from attnspec.core.plan import NOT_AT_FLOAT64
 from attnspec.record.events import Event
-from attnspec.record.outcome import Outcome, refused_by
+from attnspec.record.outcome import Outcome, SubjectCard, refused_by
 from attnspec.report.bugs import explanations, is_place, likely, likely_in_short, likely_words, unexplained
+from attnspec.report.coverage import at_sizes, covered
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import Explained
-from attnspec.report.other_conventions import other_conventions
+from attnspec.report.likely_cause import Explained, other_conventions
 from attnspec.runner.jobs import idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
@@ -383,3 +383,77 @@ def _contradictions(digest: Digest) -> Iterator[str]:
     if lost:
         yield ""
         yield from (f"Not probed: {named(probe)}: {probe.lost}" for probe in lost[:LISTED])
+
+
+_OF_THE_MACHINE = "flushes_subnormals"
+"""Not the function's own: a framework may treat subnormal numbers as 0 on this machine."""
+
+
+def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DType]) -> str:
+    """`, in float16 throughout` or `, with exp_ulps 940 at float16`; empty where nothing wider is declared.
+
+    What a manifest declares is documented of its library, and is not said.
+    """
+    if card is None or not is_bare(subject):
+        return ""
+    dtypes = set(judged)
+    told = [_said_of(DType(name), text) for name, text in card.precision.items() if DType(name) in dtypes]
+    return "".join(f", {words}" for words in dict.fromkeys(told) if words)
+
+
+def _said_of(dtype: DType, text: str) -> str:
+    """text: a class, as a record names it."""
+    from attnspec.numerics.precision import assumed, looser_words, precision_of  # noqa: PLC0415  (weight: NumPy)
+
+    precision = precision_of({**dict(_words(text)), "reason": "declared"}, dtype)
+    usual = assumed(dtype)
+    looser = [word for word in looser_words(precision, usual) if word != _OF_THE_MACHINE]
+    if not looser:
+        return ""
+    if precision.softmax is precision.logits is precision.weights and "softmax" in looser:
+        return f"in {precision.softmax.value} throughout"
+    shown = (getattr(precision, word) for word in looser)
+    words = (f"{word} {value.value if isinstance(value, DType) else f'{value:g}'}"
+             for word, value in zip(looser, shown, strict=True))
+    return f"with {' and '.join(words)} at {dtype.value}"
+
+
+def _words(text: str) -> Iterator[tuple[str, object]]:
+    grade, *others = text.split(", ")
+    yield "grade", grade
+    for each in others:
+        word, _, value = each.partition(" ")
+        yield word, yaml.safe_load(value.lower() if value in {"True", "False"} else value)
+
+
+FEW = 3
+"""Subjects whose sizes are told."""
+
+
+def tried(digest: Digest) -> Iterator[str]:
+    """A line or two for each of a few subjects, and one for the further dtypes."""
+    yield from _sizes(digest)
+    yield from _sampled(digest)
+
+
+def _sizes(digest: Digest) -> Iterator[str]:
+    """Which sizes were tried, of a few subjects."""
+    for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
+        if found := covered(digest.of(subject).outcomes, known.card):
+            yield f"sizes{of_subject(subject, digest.subjects)}: {found.sentence}"
+        if named := at_sizes(digest.of(subject).outcomes):
+            yield f"your sizes{of_subject(subject, digest.subjects)}: {named.sentence}"
+
+
+def _sampled(digest: Digest) -> Iterator[str]:
+    """That further dtypes, and gradients, were tried with fewer cases, where they were."""
+    asking = {name for name in {outcome.clause for outcome in digest.outcomes} if GRAD in digest.clause(name).needs}
+    of_gradients = [outcome for outcome in digest.outcomes if outcome.clause in asking]
+    others = [outcome for outcome in digest.outcomes if outcome.clause not in asking]
+    if sample := max((outcome.sample for outcome in others), default=0):
+        none = ", none at float64" if any(outcome.reason == NOT_AT_FLOAT64 for outcome in digest.outcomes) else ""
+        yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype{none} "
+               "(--dtype NAME tries all)")
+    if sample := max((outcome.sample for outcome in of_gradients), default=0):
+        at = ", ".join(dict.fromkeys(outcome.dtype.value for outcome in of_gradients if outcome.sample))
+        yield f"gradients: {sample} cases of each clause, at {at} (--profile +gradients tries all)"

@@ -13,8 +13,7 @@ from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explanations, is_place, likely, unclear
-from attnspec.report.likely_cause import LikelyCause
-from attnspec.report.other_conventions import is_other_convention
+from attnspec.report.likely_cause import LikelyCause, is_other_convention
 from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses

@@ -1,43 +1,59 @@
-"""`lint` and `schema`: what keeps the law, the manifests and the generated files in order."""
+"""`lint` and `schema`: whether the spec, the manifests and the generated files are in order.
+
+Clauses of one's own must detect the faults that they name and hold of sound formulations; manifests and findings may
+name only what exists.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.cli.lint_libraries import of_libraries, unshown
 from attnspec.cli.mistakes import badly_put, tried
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.cli.own_faults import of_own_clauses
 from attnspec.core.characters import other_script, visible
 from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
     AttnspecError,
     FileLocation,
+    ManifestError,
     RecordError,
     SpecError,
     UsageError,
+    hint,
     quoted,
 )
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import DType
+from attnspec.core.harm import Harm
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict, is_bare
 from attnspec.core.paths import folder
-from attnspec.core.targets import is_bare
-from attnspec.record import schema as record
+from attnspec.core.plan import FAULT, SOUND
+from attnspec.core.surroundings import kind_of
+from attnspec.engine.known_failures import check_deviations
+from attnspec.faults.size_family import SEEDED
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.record import codec as record
 from attnspec.record.events import Key
-from attnspec.spec.clause import Spec
+from attnspec.record.read import read_records
+from attnspec.spec.clause import Clause, Spec, themes_of
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import COMMAND, FILE, read_refutations
+from attnspec.spec.refutations import CASES, COMMAND, EFFORT, FILE, SEED, read_refutations
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.baseline import Entry, parsed_case, read_baseline, read_conventions, read_entries, read_tried
+from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import meant, no_such_function
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import library_folders, registered
+
+if TYPE_CHECKING:
+    from attnspec.trials.compile import Check
 
 
 @click.command()
@@ -214,3 +230,177 @@ def _spec_schema() -> str:
     from attnspec.vocabulary.tables import WORDS  # noqa: PLC0415  (weight: NumPy)
 
     return schema_text(WORDS, CATALOGUE)
+
+
+def of_own_clauses(law: Spec) -> Iterator[SpecError]:
+    """What is wrong with clauses of one's own that mean something."""
+    own = [clause for clause in law.clauses if clause.where.file in law.added]
+    checks = _checks(law) if own else {}
+    yield from _false(own, checks)
+    yield from _undetected(own, checks)
+
+
+def _undetected(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
+    """A fault that an own clause names and that violates it at no dtype. Faults whose sizes a seed draws are not tried:
+    the first cases do not show them.
+    """
+    named = [(clause, fault) for clause in own for fault in clause.refuted_by
+             if fault.partition(SEEDED)[0] not in FAMILIES]
+    for clause, fault in named:
+        if why := _why_not(checks, clause.id, fault):
+            yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. Name one that it does: "
+                            f"attnspec check 'fault/*' --spec-add {clause.where.file} --clause {clause.id} tells.",
+                            where=clause.place_of("refuted_by"))
+
+
+def _false(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
+    """An own `must` clause that a sound formulation violates: it would accuse whoever is right."""
+    for clause in own:
+        if clause.level is Level.MUST and (sound := _accused(checks, clause.id)):
+            yield SpecError(f"{clause.id!r} is false: {SOUND}{sound}, whose answers are right by the definition, "
+                            f"violates it. Mend it, or say under `given` where it holds: attnspec check {SOUND}{sound} "
+                            f"--spec-add {clause.where.file} --clause {clause.id} shows a case.", where=clause.where)
+
+
+def _accused(checks: Mapping[str, Check], clause: str) -> str:
+    """The sound formulation, the first that the clause can be put to, if it violates the clause; else empty."""
+    from attnspec.faults.sound import EVERY  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
+
+    check, dtype = checks[clause], DType.FLOAT32
+    for name in EVERY:
+        subject = own_subject(SOUND + name)
+        if not check.lacking(subject):
+            tally = try_first_cases(check, SOUND + name, dtype, Dealer(subject, lambda: checks, EFFORT, SEED))
+            return name if tally.failure is not None else ""
+    return ""
+
+
+def _checks(law: Spec) -> Mapping[str, Check]:
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+
+    return compile_spec(law, faults=CATALOGUE.keys())
+
+
+def _why_not(checks: Mapping[str, Check], clause: str, fault: str) -> str:
+    """Why the clause does not detect the fault; empty if it does."""
+    from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
+
+    subject, check = own_subject(FAULT + fault), checks[clause]
+    if lacking := check.lacking(subject):
+        return f"it cannot be put to it ({lacking})"
+    dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
+    dtypes = (dtype for dtype in DType if dtype not in fault_named(fault).equivalents)
+    tallies = (try_first_cases(check, FAULT + fault, dtype, dealer) for dtype in dtypes)
+    return "" if any(tally.failure is not None for tally in tallies) else f"its first {CASES} cases hold at every dtype"
+
+
+_QUOTATION_MARKS = 2
+
+
+def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
+    """One mistake of each manifest and each findings.yaml; where these can be read, every name in them that is none.
+
+    library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another
+    than manifests speak of.
+    """
+    libraries, found = tried(lambda: tuple(library_folders(folders)))
+    yield from found
+    for place in (each for each in libraries or () if library in ("", each.name)):
+        subjects, found = tried(partial(registered, folders, library=place.name))
+        yield from found
+        findings, found = tried(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
+        yield from found
+        yield from (problem for subject in (subjects or {}).values() for problem in _of_subject(subject, law))
+        yield from (problem for each in findings or () for problem in _of_finding(each, subjects, law))
+
+
+def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
+    """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
+    from attnspec.subjects.declared_precision import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
+
+    _, senseless = tried(partial(check_precision, subject.declaration, subject.where))
+    yield from senseless or tried(partial(check_width, subject.declaration, subject.where))[1]
+    if law:
+        clauses = [clause.id for clause in law.clauses]
+        yield from tried(partial(check_deviations, subject.id, subject.declaration, clauses))[1]
+        if subject.document and subject.document not in law.bibliography:
+            yield ManifestError.unknown("source of the bibliography", subject.document, law.bibliography,
+                                        where=subject.where)
+
+
+def _of_finding(
+    finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
+) -> Iterator[AttnspecError]:
+    """What it leaves unsaid; subjects and clauses that it names or means by a pattern, where there are none such."""
+    yield from _unsaid(finding)
+    if subjects is not None:
+        yield from _unmatched(finding, "subject", finding.subjects, subjects)
+    if law:
+        clauses = [*finding.clauses, *(clause for seen in finding.seen for clause in seen.clauses)]
+        yield from _unmatched(finding, "clause", clauses, [clause.id for clause in law.clauses])
+    for case in finding.replays:
+        if subjects is not None and (case.subject not in subjects or not finding.concerns(case.subject)):
+            yield ManifestError.unknown("subject that the finding is about", case.subject,
+                                        [name for name in subjects if finding.concerns(name)], where=finding.where)
+        if law and case.clause not in {clause.id for clause in law.clauses}:
+            yield ManifestError.unknown("clause", case.clause, [each.id for each in law.clauses], where=finding.where)
+        yield from tried(partial(_parsed, case.recipe, finding.where))[1]
+
+
+def unshown(records: Sequence[Path], folders: Sequence[str]) -> Iterator[AttnspecError]:
+    """Each serious finding about a subject of these records, in the release that was judged, of which no failure is.
+
+    Where a page says that a query sees later keys, one of its own clauses has to have seen it. What shows on some
+    processors alone is not asked for: a record does not say what the processor can do that it was made on.
+    """
+    runs = [run for path in records for run in read_records(path)]
+    cards = {known.card.id: known.card for run in runs for known in run.subjects}
+    failures = [each for run in runs for each in run.outcomes
+                if each.verdict in FAILURES or each.verdict is Verdict.EXPECTED]
+    for finding in (each for place in library_folders(folders) for each in read_findings(place)):
+        judged = [card for card in cards.values() if finding.concerns(card.id) and finding.is_of(card.version)
+                  and finding.is_on(kind_of(card.lives_in.get("device", "")))]
+        may_be_unseen = finding.processor or any(map(finding.explains, failures))
+        if finding.harm and finding.harm.is_serious and judged and not may_be_unseen:
+            yield ManifestError(f"the finding {finding.id!r} says: {finding.harm.says}; but no clause fails of it in "
+                                f"{', '.join(map(str, records))}. Give it a case of its own, under 'replays', and "
+                                f"judge {judged[0].id} anew.", where=finding.where)
+
+
+def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
+    """Where it explains more than it can know, does not say what it does to a user, or what the library says of it."""
+    found = f"the finding {finding.id!r}"
+    if "*" in finding.clauses:
+        yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. Leave out 'clauses', and say "
+                            "under 'seen' what a failure has to show.", where=finding.where)
+    if not finding.seen and (patterns := [each for each in finding.clauses if "*" in each and each != "*"]):
+        yield ManifestError(f"{found} explains {quoted(patterns[0])}, whatever was seen. Name the clauses, or say "
+                            "under 'seen' what a failure has to show.", where=finding.where)
+    if finding.harm is None:
+        yield ManifestError(f"{found} does not say what it does to a user. Add 'harm', one of "
+                            f"{', '.join(each.value for each in Harm)}.", where=finding.where)
+    if finding.harm is Harm.DOCUMENTED_CHOICE and finding.documented.count('"') < _QUOTATION_MARKS:
+        yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of the library. Quote them "
+                            'in "…", and say where they are written.', where=finding.where)
+
+
+def _parsed(recipe: str, where: FileLocation) -> None:
+    """Raise UsageError, with file and line, for a recipe that is none."""
+    from attnspec.subjects.baseline import parsed_case  # noqa: PLC0415  (weight: NumPy)
+
+    parsed_case(recipe, where)
+
+
+def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:
+    known = [*names, *themes_of(names)] if noun == "clause" else names
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            yield ManifestError(f"the finding {finding.id!r} names {quoted(pattern)}, but there is no such {noun}."
+                                f"{hint(pattern, known, noun)}", where=finding.where)

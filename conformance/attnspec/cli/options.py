@@ -17,12 +17,11 @@ from attnspec.cli import completion
 from attnspec.cli.numbers import SEED, WORKERS, ParsedText, Seconds
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.made_variants import VARIANTS as MADE
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.core.shard import read_shard
 from attnspec.core.surroundings import Surroundings
-from attnspec.core.targets import is_bare
 from attnspec.host.lifts import LIFTS
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.installed import look_in
@@ -218,7 +217,7 @@ def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
     if not target.startswith(OWN):
         return judgeable(implementations)
-    from attnspec.faults.sizes.family import SEEDED  # noqa: PLC0415  (used with the next line only)
+    from attnspec.faults.size_family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
 
     return own_ids(target.partition(SEEDED)[2])

@@ -14,8 +14,7 @@ from typing import Any
 
 import attnspec
 from attnspec.cluster import worker
-from attnspec.cluster.address import ClusterAddress
-from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
+from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.record.codec import decode, encode
 

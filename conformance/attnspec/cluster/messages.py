@@ -1,12 +1,44 @@
-"""What a client and its workers tell each other, as plain data that pickles under any Python."""
+"""Plain data of a run on a cluster: its address, and what a client and its workers tell each other.
+
+Messages pickle under any Python.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attnspec.core.errors import UsageError
 from attnspec.core.plan import Plan
 from attnspec.record.sharded import Group
+
+MOST_WORKERS = 1024
+FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to start four workers here."
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """A scheduler's address, or, where that is empty, how many workers are to be started on this machine."""
+
+    scheduler: str = ""
+    workers: int = 0
+
+    def __str__(self) -> str:
+        return self.scheduler or f"local:{self.workers}"
+
+
+def read_address(text: str) -> ClusterAddress:
+    """The address of a text. Raises UsageError for what is none."""
+    if found := re.fullmatch(r"local:(\d{1,5})", text):
+        workers = int(found[1])
+        if not 1 <= workers <= MOST_WORKERS:
+            raise UsageError(f"{text} starts {workers:,} workers. Start at least 1 and at most {MOST_WORKERS:,}.")
+        return ClusterAddress(workers=workers)
+    port = re.fullmatch(r"(?:tcp|tls)://(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.%]+\]):(\d{1,5})", text)
+    if not port or not 1 <= int(port[1]) <= 65_535:
+        raise UsageError(f"{text!r} is no address of a cluster. {FORMS}")
+    return ClusterAddress(scheduler=text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON
 from attnspec.core.made_variants import PROFILE as MADE
+from attnspec.core.nouns import is_bare
 from attnspec.core.rotary import POSITIONS, PROFILE
-from attnspec.core.targets import is_bare
 
 UNDEFINED = "undefined"
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from functools import reduce
+from typing import Any, Literal
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.deviation import Deviation
 from attnspec.core.forms import InputForm
-from attnspec.core.keywords import KeywordLimits
+from attnspec.core.keyword import KeywordLimits
+from attnspec.core.keywords import CACHED, keyword_misfit, keywords_beside
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, RefusalCondition, nearest_taken
 
@@ -113,7 +114,11 @@ class Limits(KeywordLimits):
     def brings(self, keyword: str) -> frozenset[str]:
         """The keywords together with which alone the subject takes this one."""
         whole = (each.without for each in self.refuses if each.keywords == {keyword} and not each.conditions)
-        return KeywordLimits.brings(self, keyword).union(*whole)
+        return keywords_beside(self, keyword).union(*whole)
+
+    def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
+        """What of a keyword's value the subject cannot take; empty if it takes it."""
+        return keyword_misfit(self, keyword, value, causal=causal)
 
     def misfit_of(self, sizes: Mapping[str, int], keywords: Collection[str] = ()) -> str:
         """What of these sizes is not taken with these keywords in use, after `the subject …`; empty if they are taken.
@@ -271,3 +276,31 @@ def asked_of(kind: Kind, keywords: Collection[str]) -> tuple[str, ...]:
     if kind is Kind.ROTARY:
         return () if "interleaved" in keywords else ("rotary_pairs",)
     return tuple(name for name, each in CONVENTIONS.items() if not each.keyword or each.keyword in keywords)
+
+
+_SAYS: Mapping[tuple[str, ...], tuple[str, Any]] = {
+    ("T ≠ S", "S ≠ T"): ("lengths", "equal"),
+    ("T > S", "S < T"): ("lengths", "no_more_queries"),
+    ("causal with T ≠ S", "causal with S ≠ T"): ("causal_lengths", "equal"),
+    ("causal with T > S", "causal with S < T"): ("causal_lengths", "no_more_queries"),
+    ("Dv ≠ D", "D ≠ Dv"): ("ties_value_width", True),
+    ("G > 1", "G ≠ 1", "Hkv < H", "H > Hkv", "Hkv ≠ H", "H ≠ Hkv"): ("grouped", False),
+}
+"""By the ways to write a refusal, the limit that says the same, and its value."""
+
+
+def narrowed_by(limits: Limits, refusals: Iterable[Refusal]) -> Limits:
+    """The limits with these refusals among them."""
+    return reduce(_narrowed, refusals, limits)
+
+
+def limits_saying(refused: Collection[str]) -> frozenset[str]:
+    """The names of the limits that say one of these refusals, as they are written."""
+    return frozenset(name for ways, (name, _) in _SAYS.items() if not {*ways}.isdisjoint(refused))
+
+
+def _narrowed(limits: Limits, refusal: Refusal) -> Limits:
+    said: dict[str, Any] = {name: value for ways, (name, value) in _SAYS.items() if str(refusal) in ways}
+    if said and all(getattr(limits, name) == getattr(Limits(), name) for name in said):
+        return replace(limits, **said)
+    return limits if refusal in limits.refuses else replace(limits, refuses=(*limits.refuses, refusal))

@@ -118,3 +118,8 @@ class Kind(enum.Enum):
     ATTENTION = "attention"
     LAYER = "layer"
     ROTARY = "rotary"
+
+
+def is_bare(target: str) -> bool:
+    """Whether it names a function of one's own, of which no manifest speaks."""
+    return ":" in target

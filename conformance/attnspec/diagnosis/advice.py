@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
-from attnspec.core.targets import is_bare
+from attnspec.core.nouns import is_bare
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import mattering
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT

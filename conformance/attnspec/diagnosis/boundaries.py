@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import comb
 
-from attnspec.diagnosis.boundary import HOLDING, HOLDING_APART, RELATIONS, RELATIONS_APART, Boundary, BoundaryCondition
 from attnspec.diagnosis.conditions import (
     ENDING,
+    HOLDING,
+    HOLDING_APART,
     NEEDS_NO_REASON,
     OF_BLOCKS,
+    RELATIONS,
+    RELATIONS_APART,
+    Boundary,
+    BoundaryCondition,
     LengthCondition,
     LengthRule,
     Profile,

@@ -1,24 +1,44 @@
-"""Calls that tell the faults of the catalogue apart, the same for every subject."""
+"""The panel: calls that tell the faults of the catalogue apart, the same for every subject."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import COUNTS, FROM_PLACE
+from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
-from attnspec.diagnosis.calls import CALLS, LAYER_CALLS, UNCOMMON_CALLS, DiagnosticCall
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
 from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import all_mistakes
+from attnspec.faults.panel import (
+    BLOCKS,
+    EVEN,
+    GROUPED,
+    GROUPED_LAYER,
+    LONG,
+    LONGER,
+    ONE,
+    ONE_KEY,
+    QUERIES,
+    RAGGED,
+    REMEMBERED,
+    REMEMBERED_LAYER,
+    SQUARE,
+    SQUARE_LAYER,
+    WIDE_LAYER,
+    panel_recipe,
+)
 from attnspec.numerics.precision import Precision
 from attnspec.problems.make import make_layer, make_problem, model_width
+from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
@@ -26,6 +46,114 @@ from attnspec.subjects.lower import misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, is_poisoned, put
 from attnspec.vocabulary.scene import AnyProblem, Posed
+from attnspec.vocabulary.transforms.contents import replace_hidden
+from attnspec.vocabulary.transforms.history import lay_out
+from attnspec.vocabulary.transforms.keywords import broadcast_mask
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosticCall:
+    """A call of the panel: a recipe, whether each hidden switch is to be flipped for it as well, and a transform."""
+
+    recipe: Recipe
+    flips: bool = False
+    change: Callable[[Posed[Problem]], Posed[Problem]] | None = None
+
+
+def _call(sizes: Sizes, keywords: str, families: str = "normal", *, flips: bool = False,
+          change: Callable[[Posed[Problem]], Posed[Problem]] | None = None, **given: Any) -> DiagnosticCall:  # noqa: ANN401  (as `panel_recipe`)
+    return DiagnosticCall(panel_recipe(sizes, keywords, families, **given), flips, change)
+
+
+def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
+    """The mask-constant attack turned round: hidden logits far above those that are seen."""
+    problem = posed.one
+    return posed if problem.mask is None else posed.but(query=-problem.query, mask=~problem.mask)
+
+
+_STRIDED, _TRANSPOSED = partial(lay_out, layout="strided"), partial(lay_out, layout="transposed")
+
+CALLS: tuple[DiagnosticCall, ...] = (
+    *(_call(REMEMBERED, "mask bias scale", seed=seed, scale=scale)
+      for seed, scale in ((1, 0.3), (2, 0.125), (1, 0.3), (3, 1.0), (2, 0.125), (4, -0.25), (1, 0.3), (5, 0.3))),
+    _call(REMEMBERED, "causal", seed=2), _call(LONGER, "causal", seed=3), _call(REMEMBERED, "causal", seed=4),
+    _call(REMEMBERED, "", seed=2), _call(REMEMBERED, "", seed=3),
+    _call(SQUARE, "", flips=True), _call(GROUPED, "", seed=2), _call(GROUPED, "causal", seed=3, flips=True),
+    _call(QUERIES, "causal", seed=4), _call(SQUARE, "causal", seed=5), _call(SQUARE, "mask", flips=True),
+    _call(SQUARE, "mask", mask="per_head", seed=6), _call(QUERIES, "mask", mask="padding", seed=7),
+    _call(GROUPED, "mask causal", seed=8), _call(GROUPED, "bias", seed=9), _call(SQUARE, "bias", bias="large"),
+    _call(SQUARE, "mask bias causal", seed=11), _call(SQUARE, "scale", scale=0.3, seed=12),
+    _call(SQUARE, "scale", scale=-0.25, seed=13), _call(QUERIES, "scale bias", scale=1.0, seed=14),
+    _call(SQUARE, "return_weights", seed=15), _call(GROUPED, "return_weights mask", seed=16),
+    _call(QUERIES, "return_weights causal", seed=17), _call(ONE, "", seed=18), _call(ONE, "mask", seed=19),
+    _call(EVEN, "", seed=20), _call(EVEN, "causal", seed=21), _call(EVEN, "mask", mask="block", seed=22),
+    _call(BLOCKS, "", seed=23), _call(BLOCKS, "mask", mask="left_padding", seed=24),
+    _call(BLOCKS, "causal", seed=25), _call(BLOCKS, "", "log_normal", seed=26),
+    _call(BLOCKS, "mask bias", "log_normal student_t", seed=27),
+    _call(SQUARE, "", "huge_logits", seed=28), _call(QUERIES, "mask", "huge_logits", seed=29),
+    _call(SQUARE, "", "offset", seed=30), _call(EVEN, "", "integers", seed=31),
+    _call(SQUARE, "mask", "far_below_zero", seed=32), _call(SQUARE, "", "above_88", seed=33),
+    _call(SQUARE, "", "tiny_values", seed=34), _call(SQUARE, "mask", mask="with_empty_rows", seed=35),
+    _call(SQUARE, "mask", "mask_attack", mask="attack", seed=38),
+    _call(SQUARE, "mask", "mask_attack_far", mask="attack", seed=39),
+    _call(SQUARE, "mask", "mask_attack", mask="attack", seed=43, change=_hidden_above),
+    _call(SQUARE, "mask", "mask_attack_far", mask="attack", seed=44, change=_hidden_above),
+    _call(SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-11, seed=45),
+    _call(SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-15, seed=46),
+    _call(SQUARE, "mask", seed=47, change=partial(broadcast_mask, over="batch")),
+    _call(SQUARE, "mask", seed=48, change=partial(broadcast_mask, over="heads")),
+    _call(SQUARE, "mask", seed=49, change=partial(broadcast_mask, over="queries")),
+    _call(SQUARE, "", seed=50, change=_STRIDED), _call(SQUARE, "mask bias", seed=51, change=_STRIDED),
+    _call(SQUARE, "", seed=52, change=_TRANSPOSED), _call(SQUARE, "mask bias", seed=53, change=_TRANSPOSED),
+    *(_call(QUERIES, "mask", mask="padding", seed=54, change=partial(replace_hidden, arrays=(name,), content=content))
+      for name in ("key", "value") for content in ("nan", "inf")),
+    _call(SQUARE, "scale", scale=0.0, seed=40), _call(ONE_KEY, "", seed=41),
+    _call(SQUARE, "mask causal", mask="with_empty_rows", seed=42),
+    _call(LONG, "", seed=36), _call(LONG, "mask", seed=37),
+)
+
+LAYER_CALLS: tuple[DiagnosticCall, ...] = (
+    *(_call(REMEMBERED_LAYER, "", "integers", seed=seed) for seed in (1, 2, 1)),
+    _call(SQUARE_LAYER, "", "integers", flips=True), _call(SQUARE_LAYER, "mask", "integers", seed=2, flips=True),
+    _call(SQUARE_LAYER, "causal", "integers", seed=3, flips=True), _call(WIDE_LAYER, "", "integers", seed=4),
+    _call(WIDE_LAYER, "mask causal", "integers", seed=5), _call(WIDE_LAYER, "bias", "integers", seed=6),
+    _call(GROUPED_LAYER, "", "integers", seed=7), _call(GROUPED_LAYER, "causal", "huge_logits", seed=8),
+    _call(SQUARE_LAYER, "return_weights", "integers", seed=9),
+    _call(SQUARE_LAYER, "return_weights mask", "integers", seed=10),
+    _call(SQUARE_LAYER, "return_weights causal", "integers", seed=11),
+)
+
+_PAST = "past_key past_value"
+
+UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
+    *(DiagnosticCall(recipe) for aspect in all_mistakes() for recipe in aspect.panel),
+    _call(RAGGED, "key_lengths", seed=72), _call(RAGGED, "key_lengths causal", seed=73),
+    _call(RAGGED, "key_lengths mask", seed=74), _call(EVEN, "key_lengths bias", seed=75, key_lengths="one_short"),
+    _call(ONE, "key_lengths", seed=76), _call(BLOCKS, "key_lengths", seed=77, key_lengths="first_full"),
+    _call(QUERIES, "query_lengths", seed=78), _call(RAGGED, "query_lengths key_lengths causal", seed=79),
+    _call(SQUARE, "sinks", seed=80), _call(GROUPED, "sinks causal", seed=81, sinks="rising"),
+    _call(QUERIES, "sinks mask", seed=82, sinks="normal"), _call(ONE, "sinks", seed=83),
+    _call(RAGGED, "sinks key_lengths", seed=84), _call(SQUARE, "sinks window", seed=85),
+    _call(BLOCKS, "sinks", seed=86),
+    _call(GROUPED, _PAST, seed=87), _call(QUERIES, _PAST, seed=88, past_key="one_past"),
+    _call(SQUARE, f"{_PAST} causal", seed=89), _call(LONGER, f"{_PAST} causal", seed=90, past_key="new_as_queries"),
+    _call(RAGGED, f"{_PAST} key_lengths", seed=91), _call(GROUPED, f"{_PAST} key_lengths", seed=92),
+    _call(RAGGED, f"{_PAST} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
+    _call(SQUARE, f"{_PAST} mask", seed=94), _call(SQUARE, f"{_PAST} bias", seed=95),
+    _call(ONE, f"{_PAST} causal", seed=96, past_key="one_new"), _call(GROUPED, f"{_PAST} window", seed=97),
+    _call(SQUARE, "return_lse", seed=105), _call(RAGGED, "return_lse scale", seed=106),
+    _call(QUERIES, "return_lse causal", seed=107), _call(SQUARE, "return_lse mask", seed=108, mask="padding"),
+    _call(SQUARE, "return_lse mask", seed=109, mask="with_empty_rows"), _call(SQUARE, "return_lse bias", seed=110),
+    _call(GROUPED, "return_lse", seed=111), _call(BLOCKS, "return_lse", seed=112),
+    _call(EVEN, "return_lse", seed=113), _call(SQUARE, "return_lse sinks", seed=114),
+    _call(SQUARE, "return_lse return_weights", seed=115),
+    _call(SQUARE, "alibi_slopes", seed=98), _call(GROUPED, "alibi_slopes", seed=99, alibi_slopes="of_entries"),
+    _call(QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
+    _call(SQUARE, "alibi_slopes mask", seed=101), _call(SQUARE, "alibi_slopes bias", seed=102),
+    _call(ONE, "alibi_slopes", seed=103), _call(SQUARE, f"{_PAST} alibi_slopes", seed=104),
+)
+"""With keywords that few functions take; they are put to those that take all that a call is made with."""
+
 
 ANSWERS = 100_000
 """How many answers of faults are remembered: as many as all faults give to one panel, some 120 MiB."""

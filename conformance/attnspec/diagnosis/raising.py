@@ -7,11 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from attnspec.core.declaration import Limits
-from attnspec.core.narrowing import limits_saying, narrowed_by
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.declaration import Limits, limits_saying, narrowed_by
+from attnspec.core.nouns import DType, Kind, is_bare
 from attnspec.core.refusal import Refusal
-from attnspec.core.targets import is_bare
 from attnspec.record.outcome import Explanation
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.causes import WordedRefusal, causes

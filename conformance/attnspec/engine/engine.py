@@ -14,10 +14,9 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
-from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates
+from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates, is_bare
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
-from attnspec.core.targets import is_bare
 from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
 from attnspec.engine.selection import check_known, is_hurried, matching, no_clause, no_dtype
@@ -28,19 +27,16 @@ from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
-from attnspec.subjects.baseline import read_baseline, read_conventions, read_tried, with_baseline
+from attnspec.subjects.baseline import ConventionKey, by_key, read_baseline, read_conventions, read_tried, with_baseline
 from attnspec.subjects.baseline_conditions import DIGITS, Conditions, TriedConditions, novelty_of
-from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.outline import meant
+from attnspec.subjects.outline import imports_of, meant
 from attnspec.subjects.registry import findings_about, process_of, registered
-from attnspec.subjects.unloaded import imports_of
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
-    from attnspec.trials.archives import Archives
     from attnspec.trials.compile import Check
-
+    from attnspec.trials.evaluator import Archives
 
 REMEMBERED = 4
 """How many subjects an engine remembers at most: what JAX compiles for one takes some hundred megabytes."""

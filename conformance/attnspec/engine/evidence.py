@@ -1,22 +1,211 @@
-"""What stands in a record for what failed."""
+"""What a record keeps of a failure: the case, and pictures of what was expected and what was seen."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from attnspec.core.nouns import Effort, Level
+import numpy as np
+
+from attnspec.core.nouns import Effort, Level, Panel
 from attnspec.core.sizes import spelled
+from attnspec.diagnosis.ranges import ranges
 from attnspec.diagnosis.whereabouts import FailurePlace
 from attnspec.engine.cases import in_a_line
-from attnspec.engine.pictures import drawn_of, drawn_with_room
-from attnspec.problems.demand import work
+from attnspec.problems.demand import logits, work
+from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.problems.size_plan import MOST
-from attnspec.record.outcome import Evidence
-from attnspec.subjects.subject import SubjectDied
+from attnspec.record.outcome import Evidence, Picture
+from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.judging import Failure, Violated
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.observables import defined
+from attnspec.vocabulary.rows import visible
+from attnspec.vocabulary.scene import Compared, NoClaim, OutsideLimits, Scene, Side
+
+LARGEST = 16
+"""Rows and columns of a picture: a part around the worst entry."""
+
+LARGEST_WEIGHTS = 2**23
+"""Logits B·H·T·S up to which masks are drawn: they are worked out for it, all of them."""
+
+NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "D": "feature", "Dv": "feature",
+                            "M": "model feature", "In": "row", "Out": "column"}
+"""What one entry along an axis is called."""
+
+WITH_ROOM = "Drawn at {}, where more is seen than in the case above. {}"
+"""How the caption begins of pictures that are not of the case that is reported."""
+
+MASKED, UNJUDGED, PLAIN = "x", "u", "."
+"""The marks of a picture's entries."""
+
+ROWS, COLUMNS = -2, -1
+"""The axes of an array that a picture shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Pictures, and what they show in words; both empty where nothing can be drawn."""
+
+    caption: str = ""
+    pictures: tuple[Picture, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """The part of the last two axes that is drawn."""
+
+    rows: slice
+    columns: slice
+
+    @classmethod
+    def around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
+        """As many rows and columns as a picture holds."""
+        rows, columns = (_part(place, length) for place, length in zip(at, shape[ROWS:], strict=True))
+        return cls(rows, columns)
+
+    def of(self, array: Array) -> Array:
+        """What it shows of an array (rows, columns)."""
+        return array[self.rows, self.columns]
+
+
+def drawn_of(trial: Trial, recipe: Recipe) -> Drawn:
+    """The pictures of a case that fails. The case is put again, so that they show what its worst relation compares."""
+    try:
+        scene = trial.scene(recipe)
+        compared = trial.compared(scene)
+        if compared is None or len(compared.axes) < len((ROWS, COLUMNS)) or not compared.seen.array.size:
+            return Drawn()
+        return Drawn(_caption(compared), (*_panels(scene, compared), *_beside(scene, compared)))
+    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
+        return Drawn()
+
+
+def drawn_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> Drawn:
+    """The pictures of the case of which whereabouts tell which entries are wrong; none if it shows no more entries.
+
+    It is not put to variants that compile: they would compile for its sizes alone.
+    """
+    if case is None or _entries(case.sizes) <= _entries(reported.sizes):
+        return Drawn()
+    drawn = drawn_of(replace(trial, compiles=False), case)
+    return replace(drawn, caption=WITH_ROOM.format(case.sizes, drawn.caption)) if drawn.pictures else drawn
+
+
+def _entries(sizes: Sizes) -> int:
+    """How many entries weights and output have."""
+    return sizes.B * sizes.H * sizes.T * (sizes.S + sizes.Dv)
+
+
+def _caption(compared: Compared) -> str:
+    """`Output, batch 1, head 3. The worst entry, outlined, is query 5, feature 2. Wrong: rows 5 to 9 of every head.`"""
+    index = _whole(compared)
+    named = [f"{NAMES[axis]} {place}" for axis, place in zip(compared.axes, index, strict=True)]
+    where = ", ".join([compared.seen.name, *named[:ROWS]])
+    worst = f"The worst entry, outlined, is {', '.join(named[ROWS:])}."
+    return f"{where[0].upper()}{where[1:]}. {worst}{_region(compared)}"
+
+
+def _region(compared: Compared) -> str:
+    """Which of all entries are wrong. Nothing of a single row that is not the first: its index alone would mislead."""
+    if not compared.wrong.any() or compared.first_row:
+        return ""
+    told = ranges(compared.wrong, compared.axes)
+    return f" Wrong: {told}{' that is compared' if compared.wrong.all() else ''}."
+
+
+def _whole(compared: Compared) -> tuple[int, ...]:
+    """The worst entry, as the array counts that the compared rows are taken from."""
+    index = compared.index
+    return (*index[:ROWS], index[ROWS] + compared.first_row, index[COLUMNS])
+
+
+def _panels(scene: Scene, compared: Compared) -> Iterator[Picture]:
+    """What was expected, what was seen, and what was seen less what was expected, around the worst entry."""
+    seen, expected = compared.seen, compared.expected
+    with np.errstate(all="ignore"):
+        same_nan = np.isnan(seen.array) & np.isnan(expected.array) & ~compared.wrong
+        difference = np.where((seen.array == expected.array) | same_nan, 0, seen.array - expected.array)
+    less = replace(expected, name="seen − expected", array=difference)
+    for panel, side in ((Panel.EXPECTED, expected), (Panel.SEEN, seen), (Panel.DIFFERENCE, less)):
+        yield _panel(compared, panel, side, _marks(compared, _hidden(scene, compared, side.run)))
+
+
+def _panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Picture:
+    """The rows and columns around the worst entry. marks: of the shape of what is compared."""
+    at, (row, column) = compared.index[:ROWS], compared.index[ROWS:]
+    rows, columns = (NAMES[axis] for axis in compared.axes[ROWS:])
+    crop = Crop.around((row, column), side.array.shape)
+    drawn = _picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at], marks[at], crop)
+    drawn = replace(drawn, panel=panel, worst=(row + compared.first_row, column))
+    if not compared.first_row:
+        return drawn
+    return replace(drawn, first=(drawn.first[0] + compared.first_row, drawn.first[1]), whole=())
+
+
+def _picture(name: str, axes: tuple[str, str], array: Array, marks: Array, crop: Crop) -> Picture:
+    """The part of an array (rows, columns) that a crop shows; marks: of the same shape, one character an entry."""
+    entries = tuple(tuple(_plain(entry) for entry in line) for line in crop.of(array))
+    marked = tuple("".join(line) for line in crop.of(marks))
+    first = (crop.rows.start, crop.columns.start)
+    return Picture(name, *axes, entries, first=first, whole=array.shape,
+                   marks=marked if any(line.strip(PLAIN) for line in marked) else ())
+
+
+def _marks(compared: Compared, hidden: Array | None) -> Array:
+    """Of the shape of what is compared: which entries are masked, and which the clause does not judge."""
+    marks = np.where(compared.claimed, PLAIN, UNJUDGED)
+    return marks if hidden is None else np.where(hidden, MASKED, marks)
+
+
+def _hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
+    """Which entries are masked, of the shape of what is compared; None where it is no array of query by key."""
+    if compared.axes[ROWS:] != ("T", "S") or not _is_drawable(scene, run):
+        return None
+    shown = visible(scene, run)
+    shown = shown if "H" in compared.axes else np.asarray(shown.any(axis=1))
+    rows = slice(compared.first_row, compared.first_row + compared.claimed.shape[ROWS])
+    hidden = ~shown[..., rows, :]
+    return hidden if hidden.shape == compared.claimed.shape else None
+
+
+def _is_drawable(scene: Scene, run: str) -> bool:
+    return all(logits(part.sizes) <= LARGEST_WEIGHTS and not isinstance(part, RotaryProblem)
+               for part in scene.runs[run].parts)
+
+
+def _beside(scene: Scene, compared: Compared) -> Iterator[Picture]:
+    """Where the case hides keys and no array of query by key failed: the weights by definition, with the mask."""
+    run, axes = compared.seen.run, compared.axes
+    if axes[COLUMNS] == "S" or axes[:1] != ("B",) or "T" not in axes or not _is_drawable(scene, run):
+        return
+    shown = visible(scene, run)
+    if shown.all():
+        return
+    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)
+    index = dict(zip(axes, _whole(compared), strict=True))
+    batch, head, row = index["B"], index.get("H"), index["T"]
+    whose, mixed = (f"of head {head}", slice(head, head + 1)) if head is not None else ("on average", slice(None))
+    seen = np.asarray(shown[batch, mixed].any(axis=0))
+    last = int(np.flatnonzero(seen[row])[-1]) if seen[row].any() else 0
+    marks = np.where(seen, PLAIN, MASKED)
+    yield _picture(f"weights by definition {whose}, with the mask", (NAMES["T"], NAMES["S"]),
+                   weights[batch, mixed].mean(axis=0), marks, Crop.around((row, last), seen.shape))
+
+
+def _part(place: int, length: int) -> slice:
+    """As much of an axis as a picture holds, with this place in its middle where there is room."""
+    start = max(0, min(place - LARGEST // 2, length - LARGEST))
+    return slice(start, min(length, start + LARGEST))
+
+
+def _plain(entry: np.generic) -> float | str:
+    number = float(entry)
+    if np.isfinite(number):
+        return float(f"{number:.6g}")
+    return "nan" if np.isnan(number) else "inf" if number > 0 else "-inf"
 
 
 def evidence_of(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:

@@ -15,7 +15,7 @@ from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
 from attnspec.record.explaining import explains, is_choice
 from attnspec.record.outcome import Change, KnownFinding, Outcome
-from attnspec.subjects.known_conventions import ConventionKey, changed_convention
+from attnspec.subjects.baseline import ConventionKey, changed_convention
 
 _SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
 _RELEASE = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")

@@ -1,11 +1,14 @@
-"""One subject in a run: its evaluators by dtype, and the verdict on each clause."""
+"""Tries the clauses against one subject: its evaluators by dtype, and the verdict on each clause.
+
+What a function of one's own turns out to refuse while it is judged is kept here, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -14,8 +17,8 @@ from attnspec.core.coverage import written
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.feature_coverage import triples_taken
-from attnspec.core.gradient_keywords import GRAD
-from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict
+from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.engine.asked import as_put, compiling_time, samples_gradients
@@ -23,30 +26,70 @@ from attnspec.engine.cases import unfinished
 from attnspec.engine.known_failures import listed
 from attnspec.engine.portions import Portions
 from attnspec.engine.probed import with_probed
-from attnspec.engine.refusals import Refusals
-from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import work
 from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.size_plan import taken_by
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.refusals import MOST_CAUSES, narrowed
+from attnspec.subjects.plain import case_of
+from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin, narrowed
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking, incidents_of, repeat_first, surviving
-from attnspec.trials.archives import Archives
 from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
-from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.evaluator import Archives, Evaluator
 from attnspec.trials.judging import Failure, Tally, Violated
 from attnspec.trials.trial import Trial
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Of one subject. What it said of plain problems is remembered, by the dtype."""
+
+    subject: Subject
+    _begun: dict[DType, Begun | None] = field(default_factory=dict)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it is a function that has no manifest, which would say what it takes."""
+        return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
+
+    def met(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
+        """For one trial: what an exception refuses. Words that were no refusal once are not asked about again."""
+        failures = set[str]()
+
+        def found(raised: SubjectRaised) -> tuple[WordedRefusal, ...]:
+            if not self.is_asked or raised.asked is None or raised.gist in failures:
+                return ()
+            is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))
+            with asking(self.subject, Asking.TAKES):
+                begun = self._at(dtype) if is_clear else None
+                refused = begun.refused(case_of(raised.asked)) if begun else ()
+            failures.update(() if refused else (raised.gist,))
+            return refused
+
+        return found
+
+    def _at(self, dtype: DType) -> Begun | None:
+        if dtype not in self._begun:
+            self._begun[dtype] = begin(self.subject, dtype)
+        return self._begun[dtype]
+
+    def told(self, outcome: Outcome, within: Subject) -> Outcome:
+        """The outcome of a trial within narrower limits, with what was found out on the way."""
+        found = {name: words for name, words in within.refused.items() if name not in self.subject.refused}
+        return replace(outcome, refused=found) if found else outcome
+
 
 SMALL = 3
 """At so many sizes of failing cases that were shrunk before a further one is put first."""

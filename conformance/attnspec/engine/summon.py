@@ -6,8 +6,8 @@ import contextlib
 from dataclasses import replace
 
 from attnspec.core.errors import AttnspecError, TargetError
+from attnspec.core.nouns import is_bare
 from attnspec.core.plan import Plan, is_own
-from attnspec.core.targets import is_bare
 from attnspec.engine.asked import as_asked
 from attnspec.subjects.new_shapes import SLOW, with_compiling
 from attnspec.subjects.refusals import with_refusals

@@ -84,7 +84,7 @@ def _of_query_length(work: PreparedCall) -> Array:
 
 def _before_cap(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the slopes' bias is capped together with the products."""
-    return sound.cap(serving.slope(logits, work), work)
+    return sound.bend(serving.slope(logits, work), work)
 
 
 def _rounded(logits: Array, work: PreparedCall) -> Array:
@@ -134,7 +134,7 @@ FAULTS = (
           _ANY, staged(slope=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
     Fault("slopes_before_cap", Stage.ALIBI_SLOPES, "The cap of the logits bends the bias, too.",
           "slopes beside a cap",
-          staged(cap=_before_cap, slope=_dropped_if(lambda _: True))),
+          staged(bend=_before_cap, slope=_dropped_if(lambda _: True))),
     Fault("slopes_of_the_root", Stage.ALIBI_SLOPES, "The root of the distance is taken, as another kind of bias does.",
           "distances above 1", staged(slope=_with_distance(lambda work: np.sqrt(np.abs(serving.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", Stage.ALIBI_SLOPES, "Slopes times distances are kept in bfloat16.",

@@ -25,8 +25,7 @@ from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.numerics.precision import Precision, is_half
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
-from attnspec.subjects.callee import Callee
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import Callee, InProcess
 from attnspec.subjects.subject import Subject
 
 

@@ -34,7 +34,7 @@ def _again(**changes: object) -> Lse:
     def lse(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         """Of the call without it; the logits in effect are not looked at."""
         bare = work.but(**changes)
-        capped = sound.cap(sound.logits(bare, sound.scale(bare)), bare)
+        capped = sound.bend(sound.logits(bare, sound.scale(bare)), bare)
         return log_sum_exp(serving.join(sound.hide(sound.add_bias(capped, bare), bare), bare))
     return lse
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnspec.faults import aspect_stage
 from attnspec.faults.log_sum import with_column
 from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -39,17 +40,10 @@ def slope(logits: Array, work: PreparedCall) -> Array:
 
 
 def own_keys(work: PreparedCall) -> Array:
-    """The keys that each batch entry has, (B,1,1,S)."""
+    """The keys that each batch entry has, and of these what further aspects leave, (B,1,1,S) or (B,1,T,S)."""
     B, _, _, S = work.shape
     lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
-    return np.arange(S) < lengths[:, None, None, None]
-
-
-def own_segment(work: PreparedCall) -> Array:
-    """The keys of each query's own segment, (B,1,T,S)."""
-    if work.query_segments is None or work.key_segments is None:
-        return np.ones(work.shape[2:], bool)
-    return np.equal(work.query_segments[:, None, :, None], work.key_segments[:, None, None])
+    return (np.arange(S) < lengths[:, None, None, None]) & aspect_stage.own_keys(work, S)
 
 
 def join(logits: Array, work: PreparedCall) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
+from attnspec.faults.aspect_stage import bend_logits, near_keys, own_keys
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
@@ -43,12 +44,10 @@ def _visible(call: HandedOver) -> Array:
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
-    if call.window is not None:
-        joined = joined & stage.within(T, S, call.window, P)
+    joined = joined & near_keys(call, np.arange(S) - np.arange(T)[:, None] - P)
     if call.key_lengths is not None:
         joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
-    if call.query_segments is not None and call.key_segments is not None:
-        joined = joined & (call.query_segments[:, None, :, None] == call.key_segments[:, None, None])
+    joined = joined & own_keys(call, S)
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
@@ -65,8 +64,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     key, value = (np.repeat(array, H // array.shape[1], axis=1) for array in (key, value))
     factor = wide.type(1 / np.sqrt(D) if call.scale is None else call.scale)
     logits = query @ np.swapaxes(key, -1, -2) * factor
-    if call.softcap is not None:
-        logits = wide.type(call.softcap) * np.tanh(logits / wide.type(call.softcap))
+    logits = bend_logits(logits, call)
     added, visible = _added(call, wide), _visible(call)
     logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf)
@@ -114,9 +112,7 @@ def eager(call: HandedOver) -> Answer:
     key, value = stage.group(work.key, H), stage.group(work.value, H)
     factor = np.asarray(stage.scale(work)).astype(io)
     logits = ((work.query @ key.swapaxes(-1, -2)).astype(io) * factor).astype(io)
-    if work.softcap is not None:
-        softcap = np.asarray(work.softcap).astype(io)
-        logits = (np.tanh((logits / softcap).astype(io)).astype(io) * softcap).astype(io)
+    logits = bend_logits(logits, work, keep=lambda array: array.astype(io))
     added, visible = _added(call, io), _visible(call)
     logits = logits if added is None else (logits + added).astype(io)
     hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf).astype(work.query.dtype)
@@ -165,7 +161,7 @@ def _scored(call: HandedOver) -> tuple[Array, Array]:
     work, visible = stage.take(call), _visible(call)
     H = work.query.shape[1]
     work = work.but(key=stage.group(work.key, H), value=_visible_values(stage.group(work.value, H), visible))
-    added, logits = _added(call, work.query.dtype), stage.cap(stage.logits(work, stage.scale(work)), work)
+    added, logits = _added(call, work.query.dtype), stage.bend(stage.logits(work, stage.scale(work)), work)
     logits = logits if added is None else logits + added
     return np.where(visible, logits, -np.inf).astype(work.query.dtype), work.value
 

@@ -1,13 +1,17 @@
-"""The judge's side of one host: functions are loaded there and called there, and loaded anew when the host has died."""
+"""The judge's side of one host: functions are loaded there and called there, and loaded anew when the host has died.
+
+A process keeps one host for each subject that it judges, and ends those whose place others have taken.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +24,30 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import Entries, Header
 from attnspec.host.serving import VERSION
 from attnspec.hosting.process import NO_ANSWER, Death, HostDied, HostProcess
+
+MOST = 4
+"""How many hosts a process keeps: a framework takes some hundred megabytes. One that is ended is started again when it
+is asked again."""
+
+_clients: OrderedDict[Hashable, Client] = OrderedDict()
+
+
+def client_of(key: Hashable, make: Callable[[], Client]) -> Client:
+    """The client that was made for this key, or a new one."""
+    if key not in _clients:
+        _clients[key] = make()
+    _clients.move_to_end(key)
+    while len(_clients) > MOST:
+        _clients.popitem(last=False)[1].close()
+    return _clients[key]
+
+
+@atexit.register
+def close_all() -> None:
+    """End every host."""
+    while _clients:
+        _clients.popitem()[1].close()
+
 
 PLAIN = 2**20
 """Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""

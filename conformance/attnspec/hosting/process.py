@@ -1,4 +1,7 @@
-"""One process at the other end of a pipe: frames go there and come back before a deadline, or it is ended."""
+"""A process at the other end of a pipe: frames go there and come back before a deadline, or it is ended.
+
+It runs the host's program, which is sent there as one text, so that nothing of attnspec has to be where it runs.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -24,7 +30,106 @@ from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
 from attnspec.host.sharing import NO_ROOMS, ROOM, rooms
 from attnspec.host.supervisor import ENDED
-from attnspec.hosting.bundle import READY, environment, first_line, is_handed_a_program, program, started
+
+_FILES = Path(__file__).parents[1] / "host"
+_APART = ("main.py", "supervisor.py")
+READY = b"\x01READY\n"
+"""What the far end says once it can be handed the program; a greeting may come before it."""
+
+ONE_THREAD: Mapping[str, str] = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+     "BLIS_NUM_THREADS"), "1")
+"""One thread a process: workers share the cores already, and the number of threads changes the order of summation."""
+
+XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+SHARED_DEVICE: Mapping[str, str] = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Several processes use one GPU, and the first of JAX would take three quarters of its memory."""
+
+_LINE_BY_LINE = ("-ISqi",)
+_CLIENTS = ("docker", "podman", "nerdctl", "kubectl", "ssh", "wsl")
+"""Commands whose processes are children of somebody else, on this machine or on another."""
+
+_TELLING = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
+"""How variables begin that would tell a subject that it is judged."""
+
+POISON = "1"
+"""glibc fills what it hands out with the complement of this byte: as float32 -1.7e38, as float16 NaN, never 0."""
+
+KEPT_HEAP: Mapping[str, str] = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**26)}
+"""glibc keeps so many bytes of what is freed: fresh pages for each call cost more than many a call itself."""
+
+
+def first_line(count: int) -> bytes:
+    """What an interactive interpreter is told first: to say that it is there, and to run so many bytes, none more."""
+    exact = "io.BufferedReader(io.FileIO(0,'rb',False),1)"
+    return (f"import io,os,sys;_=os.write(1,{READY!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
+            "'program','exec'))\n").encode()
+
+
+def program(surroundings: Surroundings, shared: int = -1) -> bytes:
+    """The supervisor, the files of the host, and what it is to set. shared: a descriptor of memory; -1 for none."""
+    settings: dict[str, Any] = {"without": _TELLING, "memory": surroundings.memory, "shared": shared}
+    if surroundings.speaks is Speaks.PYTHON:
+        files, folder = _files(), str(Path.cwd()) if surroundings.is_here else ""
+        settings.update(environment=_environment(surroundings), folder=folder)
+    else:
+        files = {}
+        settings.update(environment=dict(surroundings.environment), command=surroundings.command)
+    supervisor = (_FILES / "supervisor.py").read_text(encoding="utf-8")
+    calls = f"\nmain(json.loads({json.dumps(json.dumps(files))}), json.loads({json.dumps(json.dumps(settings))}))"
+    # an interactive interpreter would wait for more after an error, such as a file that cannot be written
+    guarded = f"\ntry:{calls.replace(chr(10), chr(10) + '    ')}\nexcept Exception as problem:\n    _give_up(problem)"
+    return f"{supervisor}{guarded}\nos._exit(0)\n".encode()
+
+
+@cache
+def _files() -> Mapping[str, str]:
+    """By the name that each file has there, its text."""
+    inside = {f"_serve/{path.relative_to(_FILES).as_posix()}": path.read_text(encoding="utf-8")
+              for path in sorted(_FILES.rglob("*.py")) if path.name not in _APART}
+    return {"main.py": (_FILES / "main.py").read_text(encoding="utf-8"), **inside}
+
+
+def _environment(surroundings: Surroundings) -> dict[str, str]:
+    given = surroundings.environment
+    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON, **KEPT_HEAP,
+           **ONE_THREAD, **SHARED_DEVICE, **given}
+    before = os.environ.get("XLA_FLAGS", "") if surroundings.is_here else ""
+    # of flags, the user's, the subject's and ours stand side by side, each once
+    flags = " ".join((before, given.get("XLA_FLAGS", ""), XLA_ONE_THREAD)).split()
+    return {**own, "XLA_FLAGS": " ".join(dict.fromkeys(flags))}
+
+
+def environment(surroundings: Surroundings) -> dict[str, str] | None:
+    """What a program that speaks the protocol is born into. None: Python inherits all, and is told the rest."""
+    if surroundings.speaks is Speaks.PYTHON:
+        return None
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING)}
+    return {**inherited, **surroundings.environment}
+
+
+def is_handed_a_program(surroundings: Surroundings) -> bool:
+    """Whether what is started is an interpreter that waits for its program: the supervisor, and the host if that is
+    Python. A program that speaks the protocol needs no supervisor unless its memory is limited.
+    """
+    return surroundings.speaks is Speaks.PYTHON or surroundings.memory > 0
+
+
+def started(surroundings: Surroundings) -> tuple[str, ...]:
+    """The command line; of an interpreter with flags that isolate it and let it take its program line by line.
+
+    Raises TargetError for a limit on memory that nobody here can watch.
+    """
+    if not is_handed_a_program(surroundings):
+        return surroundings.command
+    if surroundings.speaks is Speaks.PYTHON:
+        return (*(surroundings.command or (sys.executable,)), *_LINE_BY_LINE)
+    if (name := Path(surroundings.command[0]).stem) in _CLIENTS:
+        raise TargetError(f"--memory cannot be kept for {' '.join(surroundings.command)!r}: what {name} starts is no "
+                          "process that can be watched from here. Limit the memory there, as `docker run --memory` "
+                          "does, and leave --memory out.")
+    return (sys.executable, *_LINE_BY_LINE)
+
 
 STARTING = 120.0
 """Seconds that a process may take before it says that it is there: a container may have to be fetched."""

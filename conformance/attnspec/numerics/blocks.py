@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import AXES
+from attnspec.core.keywords import AXES, CACHED
 from attnspec.numerics.operands import Operands, key_heads, keys_of, operands_of
 from attnspec.numerics.sinks import with_sink
 from attnspec.problems.problem import Array, Problem

@@ -1,4 +1,4 @@
-"""The keys and the queries that each batch entry, or each segment of it, has."""
+"""The keys and the queries that each batch entry has."""
 
 from __future__ import annotations
 
@@ -19,11 +19,3 @@ def own_keys(problem: Problem) -> Array:
     """(B,1,1,S): the keys that each batch entry has, where lengths are given."""
     assert problem.key_lengths is not None
     return np.asarray(np.arange(problem.sizes.S) < problem.key_lengths[:, None, None, None])
-
-
-def own_segment(problem: Problem, rows: Array | None = None) -> Array:
-    """(B,1,T,S): the keys of each query's own segment, where there are segments."""
-    assert problem.query_segments is not None
-    assert problem.key_segments is not None
-    queries = problem.query_segments if rows is None else problem.query_segments[:, rows]
-    return np.asarray(queries[:, None, :, None] == problem.key_segments[:, None, None])

@@ -1,17 +1,24 @@
-"""All questions, what a subject and its variants answer to them, and the worker that puts them, one after the other."""
+"""Asks a subject and its variants all questions, and compares their answers where one switch is flipped."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
+import numpy as np
+
+from attnspec.core.conventions import UNDEFINED
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import summon
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.subjects import first
-from attnspec.probing.switches import FLIPS, VariantPair
+from attnspec.problems.make import make_layer, make_problem, model_width
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.recipe import Recipe
 from attnspec.questions import (
     caches,
     decoder,
@@ -27,14 +34,201 @@ from attnspec.questions import (
     shapes,
     visibility,
 )
-from attnspec.questions.asker import Asker, Question, Reply, When, reply_to
+from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, shown
+from attnspec.questions.masks import drops, without_last_key, without_row
+from attnspec.questions.numbers import LONG, normal
+from attnspec.questions.shapes import grouped
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
+from attnspec.trials.evaluator import Evaluator
+
+AGREE, DIFFER = "agree", "differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A problem on which a switch is flipped. `about`: the convention, and its form, that the answer rests on.
+    is_implied: others ask the same and more; a glance leaves it out.
+    """
+
+    name: str
+    what: str
+    pose: Callable[[Asker], AnyProblem]
+    about: tuple[str, str] = ("", "")
+    is_implied: bool = False
+
+    @property
+    def asks(self) -> str:
+        """The question."""
+        return f"Does the variant give the same answer as the subject itself: {self.what}?"
+
+
+def _masked(asker: Asker) -> Problem:
+    problem = normal(asker, 4, 4)
+    return problem.but(mask=asker.as_mask(asker.rows(_SPOTS), problem))
+
+
+def _biased(asker: Asker) -> Problem:
+    problem = normal(asker, 4, 4)
+    return problem.but(bias=asker.as_bias((np.arange(16).reshape(4, 4) % 5 - 2) / 2, problem))
+
+
+def _grouped(asker: Asker) -> Problem:
+    return make_problem(Recipe(grouped(asker).sizes, ("normal",), "none", frozenset(), seed=1), asker.dtype)
+
+
+def _self(asker: Asker, **features: bool) -> LayerProblem:
+    """A layer's own problem: one array is query, key and value."""
+    if asker.subject.declaration.kind is not Kind.LAYER:
+        raise NotAsked("it is not a layer")
+    limits, sizes = asker.subject.declaration.limits, Sizes(2, asker.heads, asker.heads, 4, 4, asker.width, asker.width)
+    recipe = Recipe(sizes, ("normal",), "none", frozenset(), 1, M=model_width(sizes, limits), inputs="one")
+    problem = make_layer(recipe, asker.dtype, limits=limits)
+    return problem.but(key=problem.query, value=problem.query, **features)
+
+
+def _self_masked(asker: Asker, visible: Array) -> LayerProblem:
+    """A layer's own problem with the mask (T,S) for every head, the way round that the subject takes it."""
+    problem = _self(asker)
+    shape = (2, asker.heads, 1, 1)
+    return problem.but(mask=np.tile(asker.rows(visible) ^ asker.drops, shape))
+
+
+_SPOTS = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
+_NO_ROW = np.tile(np.array([[False], [False], [True], [True]]), (1, 4))
+
+FLIPS: tuple[Flip, ...] = (
+    Flip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4), is_implied=True),
+    Flip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
+    Flip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
+    Flip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5), is_implied=True),
+    Flip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2), is_implied=True),
+    Flip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True), is_implied=True),
+    Flip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
+         ("causal_alignment", "")),
+    Flip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
+         ("causal_alignment", "")),
+    Flip("mask", "a mask", _masked),
+    Flip("mask_causal", "a mask and the causal flag", lambda asker: _masked(asker).but(causal=True),
+         ("mask_with_causal", "")),
+    Flip("mask_hidden_row", "a mask that hides a row", lambda asker: without_row(asker, normal(asker, 4, 4), "mask"),
+         ("hidden_row", "mask")),
+    Flip("bias", "a bias", _biased),
+    Flip("bias_hiding", "a bias of -inf", lambda asker: without_last_key(asker, normal(asker, 4, 4), "bias")),
+    Flip("bias_causal", "a bias and the causal flag", lambda asker: _biased(asker).but(causal=True),
+         ("mask_with_causal", "")),
+    Flip("bias_hidden_row", "a bias of -inf that hides a row",
+         lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
+    Flip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
+    Flip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
+    Flip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
+    Flip("self", "one input for query, key and value", _self, is_implied=True),
+    Flip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
+    Flip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
+    Flip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),
+         ("hidden_row", "mask")),
+)
+
+
+class VariantPair:
+    """A subject and a variant of it at one dtype, each under its own precision class and conventions."""
+
+    def __init__(self, base: Asker, variant: Asker) -> None:
+        self._given = base, variant
+
+    @cached_property
+    def _sides(self) -> list[tuple[Asker, Evaluator]]:
+        """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
+        return [(asker.knowing(drops=drops(asker)), Evaluator(asker.subject, asker.dtype)) for asker in self._given]
+
+    def flipped(self, flip: Flip) -> Reply:
+        """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
+        problem = flip.pose(self._sides[0][0])
+        base, variant = (_output_or_reply(asker, problem) for asker, _ in self._sides)
+        if isinstance(base, Reply) or isinstance(variant, Reply):
+            same = isinstance(base, Reply) and isinstance(variant, Reply)
+            told = f"{_side(base)}, and the variant {_side(variant)}"
+            return Reply(AGREE if same else DIFFER, told, self._claim(flip))
+        differs = self._differ_beyond_bounds(base, variant, problem)
+        return replace(_first_difference(base, variant, differs), claimed=self._claim(flip))
+
+    def _claim(self, flip: Flip) -> str:
+        """A variant agrees, unless the two declare different conventions, or none."""
+        name, form = flip.about
+        declared = [asker.subject.declaration.conventions for asker, _ in self._sides]
+        said = {each.get(f"{name}.{form}", each.get(name, UNDEFINED)) for each in declared}
+        return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
+
+    def _differ_beyond_bounds(self, base: Array, variant: Array, problem: AnyProblem) -> Array:
+        """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed together, as far as the
+        bounds claim to hold.
+        """
+        allowed = [_allowance(evaluator, problem, drops=asker.drops) for asker, evaluator in self._sides]
+        with np.errstate(all="ignore"):
+            near = np.abs(base - variant) <= sum(slack for slack, _ in allowed)
+            near |= (base == variant) | (np.isnan(base) & np.isnan(variant))
+        return np.asarray(~near & allowed[0][1] & allowed[1][1])
+
+
+def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
+    """The output, (B,H,T,Dv) or (B,T,M); of a call that fails the reply that says so."""
+    try:
+        return asker.output(problem)
+    except Failed as failed:
+        return failed.reply
+
+
+def _side(answer: Array | Reply) -> str:
+    """What a side said, in words: its reply, or its output, (B,H,T,Dv) or (B,T,M)."""
+    return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {shown(answer)}"
+
+
+def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
+    """The first entry of (B,H,T,Dv) or (B,T,M) that differs, and both numbers."""
+    if not apart.any():
+        return Reply(AGREE)
+    place = tuple(int(index) for index in np.argwhere(apart)[0])
+    axes = "bhtd" if apart.ndim == 4 else "btm"
+    where = ", ".join(f"{axis}={index}" for axis, index in zip(axes, place, strict=True))
+    return Reply(DIFFER, f"at {where}: {base[place]:.6g}, and in the variant {variant[place]:.6g}; "
+                         f"{int(apart.sum())} of {apart.size} entries differ")
+
+
+def _allowance(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
+    """What an honest subject may be off by, (B,H,T,Dv) or (B,T,M), and the rows where that is claimed. A row that sees
+    nothing holds zeros, NaN or a mean, so it is held to the roundings of a mean.
+    """
+    meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
+    expected = _expected(evaluator, meant)
+    empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem) else expected.empty)
+    of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest(meant)
+    slack = np.where(empty[..., None], of_mean, expected.output_allowance)
+    return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
+
+
+def _expected(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
+    if isinstance(problem, LayerProblem):
+        return expect_layer(problem, evaluator.precision, conventions=evaluator.conventions)
+    return expect(problem, evaluator.precision, conventions=evaluator.conventions, parts=frozenset({"output"}),
+                  scale_width=evaluator.subject.scale_width(problem))
+
+
+def _largest(problem: AnyProblem) -> float:
+    """No output is larger: values, and what a layer's projections make of them."""
+    largest = float(np.abs(problem.value.astype(np.float64)).max(initial=0.0))
+    if isinstance(problem, LayerProblem):
+        for name in ("value", "out"):
+            weight, bias = (problem.params.get(f"{kind}_{name}") for kind in "wb")
+            largest *= 1.0 if weight is None else float(np.abs(weight.astype(np.float64)).sum(axis=0).max())
+            largest += 0.0 if bias is None else float(np.abs(bias.astype(np.float64)).max())
+    return largest
+
 
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
-    *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
+    *(question for part in load_parts("questions") for question in part.QUESTIONS),
+    *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
     *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (

@@ -1,4 +1,4 @@
-"""Problems whose first keys and values come from earlier calls."""
+"""Problems whose first keys and values come from earlier calls, and those that fill a cache to its last place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED, PastPattern
+from attnspec.core.forms import STATE
+from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import PastPattern
+from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, acting_on
 from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
 
 _PASTS: Mapping[PastPattern, Callable[[int, int], int]] = {
@@ -38,5 +41,27 @@ def like(problem: Problem, whole: Problem) -> Problem:
 
 
 def with_values(problem: Problem, value: Array) -> Problem:
-    """The problem with other values (B,Hkv,S,Dv), past ones first."""
-    return like(problem, joined(problem).but(value=value))
+    """The problem with other values (B,Hkv,S,Dv), past ones first, which stand for themselves."""
+    plain = {name: np.broadcast_to(np.ones((), array.dtype), value.shape) for name, array in problem.given.items()
+             if KEYWORDS[name].meaning_of == "value"}
+    return like(problem, joined(problem).but(value=value, **plain))
+
+
+def filled(problem: Problem, keys: int) -> Problem:
+    """The last query and the last key behind so many keys, less one: those of the problem, again and again. Without
+    what has rows or columns, and without what hides keys but the causal flag.
+    """
+    whole = joined(problem)
+    order = np.append(np.arange(keys - 1) % whole.sizes.S, whole.sizes.S - 1)
+    hiding = {name: off for name, off in acting_on(Acts.VISIBILITY).items() if off is not False}
+    columns = {name: OFF[name] for name, axes in AXES.items() if set(axes) & set("TS") and name in OFF}
+    repeated = {name: getattr(whole, name)[:, :, order] for name in HELD}
+    last = np.ascontiguousarray(whole.query[:, :, -1:])
+    return divided(whole.but(**{**columns, **hiding, STATE: None, **repeated, "query": last}), keys - 1)
+
+
+def last_keys(problem: Problem, keys: int) -> Problem:
+    """The same, without those before its last keys, all of which its one query sees."""
+    whole = joined(problem)
+    kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in HELD}
+    return whole.but(causal=False, **kept)

@@ -10,8 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import KeywordArguments
+from attnspec.core.keywords import CACHED, KeywordArguments
 from attnspec.core.nouns import DType
 
 Array = NDArray[Any]
@@ -146,3 +145,16 @@ def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem:
     arrays = {held: (getattr(problem, name), getattr(problem, held)) for held, name in zip(HELD, CACHED, strict=True)}
     return problem.but(**dict.fromkeys(CACHED), **{
         held: np.concatenate(both, axis=2) for held, both in arrays.items()})
+
+
+def with_gaps(array: Array) -> Array:
+    """The array, of any shape, as every other entry, along every axis, of a memory twice as long."""
+    memory = np.zeros([2 * length for length in array.shape], array.dtype)
+    view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def heads_last(array: Array) -> Array:
+    """(B,H,T,D) and its like as a view of memory that lies (B,T,H,D)."""
+    return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)

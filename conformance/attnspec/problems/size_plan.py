@@ -11,14 +11,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import product
 
 import numpy as np
 
-from attnspec.core.coverage import AXES
+from attnspec.core.coverage import AXES, AxisBucket, BucketPair, bits, bounds, bucket_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.aimed import aims_of, least_works, may_meet, spread_out, work_at
-from attnspec.problems.aims import Aim, all_aims, is_met
+from attnspec.problems.aims import Aim, aims_of, all_aims, is_met, least_works, may_meet, spread_out, work_at
 from attnspec.problems.axes import Blocks, LengthDistribution, axes, lengths_of, taken_of
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import Grouped, Lengths, domain
@@ -382,3 +382,36 @@ def squared(lengths: Mapping[str, int]) -> Mapping[str, int]:
     """The same with as many queries as keys, the more of both, where either is named."""
     sides = [lengths[name] for name in SIDES if name in lengths]
     return {**lengths, **dict.fromkeys(SIDES, max(sides))} if sides else lengths
+
+
+_ANY = Demand(domain(grouped="maybe"))
+
+
+@lru_cache(maxsize=64)
+def taken_by(limits: Limits, keywords: frozenset[str]) -> int:
+    """The set of pairs that a subject with these limits and keywords can be put at effort default."""
+    return sum(bit for pair, bit in bits().items()
+               if (not isinstance(pair.other, str) or pair.other in keywords) and _is_taken(pair, limits))
+
+
+def _is_taken(pair: BucketPair, limits: Limits) -> bool:
+    """Whether a problem of the shortest or longest lengths that meet a pair is taken and cheap enough."""
+    partners = partners_of(limits)
+    spans = [(axis, _taken_of(axis, bounds(axis, bucket), limits, partners.get(axis, "")))
+             for axis, bucket in pair.places]
+    corners = ({axis: span[end] for (axis, span), end in zip(spans, ends, strict=True)}
+               for ends in product((0, 1), repeat=len(spans)))
+    fitted = (_ANY.fitted(sizes_of({**dict.fromkeys(AXES, 1), **corner}), limits) for corner in corners)
+    return any(sizes is not None and _ANY.work(sizes) <= MOST[Effort.DEFAULT] and _lies_in(sizes, pair.places)
+               for sizes in fitted)
+
+
+def _taken_of(axis: str, span: tuple[int, int], limits: Limits, partner: str) -> tuple[int, int]:
+    """The span from its first length on that is taken along this axis."""
+    least, most = span
+    return limits.nearest(axis, least, partner=partner, least=least), most
+
+
+def _lies_in(sizes: Sizes, places: Iterable[AxisBucket]) -> bool:
+    lengths = lengths_of(sizes)
+    return all(bucket_of(axis, lengths[axis]) == bucket for axis, bucket in places)

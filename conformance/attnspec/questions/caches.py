@@ -1,4 +1,4 @@
-"""Questions about decoding and packing: keys and values of earlier calls, slopes, and segments."""
+"""Questions about decoding: keys and values of earlier calls, and slopes."""
 
 from __future__ import annotations
 
@@ -94,21 +94,6 @@ def slope_alignment(asker: Asker, T: int, S: int) -> Reply:
     return which(seen, {name: each[..., :seen.shape[-1]] for name, each in candidates.items()})
 
 
-_QUERY_SEGMENTS, _KEY_SEGMENTS = np.array([1, 2, 2, 3]), np.array([2, 1, 3, 2])
-"""Of four queries and four keys, in another order each; every query has a key."""
-
-
-def _segment_form(asker: Asker) -> Reply:
-    """Of keys that weigh the same."""
-    problem = asker.even(ALL, ALL)
-    of_queries, of_keys = (np.tile(segments, (problem.sizes.B, 1)).astype(np.int32)
-                           for segments in (_QUERY_SEGMENTS, _KEY_SEGMENTS))
-    seen = asker.output(problem.but(query_segments=of_queries, key_segments=of_keys))[..., :ALL]
-    own, theirs = _QUERY_SEGMENTS[:, None], _KEY_SEGMENTS
-    return Reply(band(seen, {"own": own == theirs, "at_most": own >= theirs, "others": own != theirs,
-                             "of_queries": own == _QUERY_SEGMENTS, "ignored": np.ones((ALL, ALL), bool)}), shown(seen))
-
-
 _PLACES = {"top_left": "query i stands at place i", "bottom_right": "query i stands at place i + S - T",
            "everything": "the slopes are ignored", **FAILURES}
 
@@ -130,8 +115,4 @@ CACHE_QUESTIONS = (
              convention("causal_alignment")),
     Question("slopes.longer_queries", _asks("slopes.longer_queries"), _PLACES, partial(slope_alignment, T=5, S=2),
              convention("causal_alignment")),
-    Question("segments.form", _asks("segments.form"), {
-        "own": "those of its own segment", "at_most": "those of its own and of lower segments",
-        "others": "those of other segments", "of_queries": "those at the places of its own segment's queries",
-        "ignored": "all", **FAILURES}, _segment_form, promised("own", "segments")),
 )

@@ -6,8 +6,7 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import KEYWORDS
-from attnspec.problems.caches import divided
-from attnspec.problems.filling import filled
+from attnspec.problems.caches import divided, filled
 from attnspec.problems.problem import Problem
 from attnspec.questions.asker import (
     FAILURES,

@@ -13,7 +13,7 @@ from attnspec.core.errors import AttnspecError, EndedError
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict, gates
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.hosting.pool import close_all
+from attnspec.hosting.client import close_all
 from attnspec.ranking.targets import file_digest
 from attnspec.record.outcome import Measured, Outcome
 from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
@@ -23,8 +23,8 @@ from attnspec.runner.jobs import idle
 from attnspec.runner.judge import clause_of, not_run, pronounce
 from attnspec.spec.clause import first_of
 from attnspec.subjects.watching import GIVEN_UP, MOST_HANGS
-from attnspec.trials.archives import Archives
-from attnspec.trials.heap import hand_back
+from attnspec.trials.evaluator import Archives
+from attnspec.trials.memory import hand_back
 
 HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.harm import Harm
-from attnspec.record.outcome import KnownFinding, Measured, Outcome
-from attnspec.record.seen import Seen
+from attnspec.record.outcome import KnownFinding, Measured, Outcome, Seen
 
 VALUES = ("nan", "infinity", "zero", "number")
 SIZES = ("B", "H", "Hkv", "T", "S", "D", "Dv", "scale")

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, gates
-from attnspec.record.seen import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Signs that all have to be there; one that is not given does not matter.
+
+    clauses: ids, with * for any text.  needs, needs_any, without: keywords of which the case has all, has one at least,
+    has none.  sizes: comparisons of sizes, and of the scale where one is given ("T > S", "scale <= 0").
+    exception: a regular expression that is found in the exception's type and words; without it, only measured answers
+    are explained.  values: what stands at the worst entry: nan, infinity, zero or number.
+    relative_error, absolute_error, margin: the most that the worst entry is off, in units of what is expected, of the
+    answer, of the allowance.
+    """
+
+    BRIEF: ClassVar[bool] = True
+
+    clauses: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    needs_any: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    exception: str = ""
+    values: tuple[str, ...] = ()
+    relative_error: float = math.inf
+    absolute_error: float = math.inf
+    margin: float = math.inf
+
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.]*(e[-+]?\d+)?")
 
@@ -163,7 +191,7 @@ class Outcome:
     readings: what its instruments measured, in every case.
     change: how it differs from the list of known failures that it is held against, if it is held against one.
     finding: of a known failure, the id of the finding that explains it, if its listing names one.
-    met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
+    met: the pairs of sizes and keywords that its cases met, as `problems.size_plan` writes them.  spans: the least and
     the greatest length of each axis.
     refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
     probed: of a clause that recommends the answer of a convention, what was found of that convention.
@@ -251,7 +279,7 @@ class SubjectCard:
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.
-    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).  triples: the same of features.
+    taken: the pairs of sizes and keywords that it can be put (`problems.size_plan`).  triples: the same of features.
     sizes: those that it declares to be used at, which are tried beside what is drawn.
     backward: where its backward pass rounds, as `precision`; empty where no gradients are asked for.
     """

@@ -1,4 +1,7 @@
-"""A run beside an earlier one: what fails that did not, what holds again, and what fails otherwise than it did."""
+"""Compares a run with an earlier one: what fails that did not, what holds again, and what fails otherwise.
+
+A comparison is also written in Markdown, as one pastes it into a pull request.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
@@ -16,6 +21,7 @@ from attnspec.record.visible import visible
 from attnspec.report.figures import SIGNS, counted, figure
 from attnspec.report.joined import Joined, join
 from attnspec.report.known import KnownGroup, group_of
+from attnspec.report.markdown import code, plain, row
 
 ROUNDING = 2.0
 """How far rounding alone can move a margin: an answer lies within one allowance of what its formula gives, on either
@@ -234,3 +240,36 @@ def _has(number: int) -> str:
 
 def _shows(number: int) -> str:
     return "shows" if number == 1 else "show"
+
+
+def write_comparison(compared: RunComparison, path: Path) -> None:
+    """Write the comparison to `path`, making its folder."""
+    write_whole(path, comparison_text(compared), "comparison")
+
+
+def comparison_text(compared: RunComparison) -> str:
+    """What became of the old run's verdicts, group by group. Ends its line."""
+    return "\n".join(_lines(compared)).rstrip("\n") + "\n"
+
+
+def _lines(compared: RunComparison) -> Iterator[str]:
+    yield from (f"## Against the earlier run: {compared.headline}", "")
+    yield from (f"- {plain(note)}" for note in compared.notes)
+    yield from ([""] if compared.notes else [])
+    if compared.differences:
+        yield from (row(["the runs differ in", "earlier", "this run"]), row(["---"] * 3))
+        yield from (row([plain(each.name), plain(each.old), plain(each.new)]) for each in compared.differences)
+        yield ""
+    for group in compared.groups:
+        yield from _group(group)
+    yield (f"An item is a clause at one dtype. A margin has changed if it moved by more than {figure(ROUNDING)}, "
+           "because rounding alone can move it by that much.")
+
+
+def _group(group: KnownGroup) -> Iterator[str]:
+    name = group.name.capitalize()
+    yield from (f"### {name}: {counted(group.items, 'item')}", "")
+    yield from (row(["implementation", "clause", "level", "dtypes", ""]), row(["---"] * 5))
+    for each in group.entries:
+        yield row([code(each.subject), code(each.clause.id), each.clause.level.value, each.dtypes, plain(each.says)])
+    yield ""

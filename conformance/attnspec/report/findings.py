@@ -14,8 +14,7 @@ from attnspec.report.bugs import explanations, is_endless, unclear
 from attnspec.report.clause_table import finding_anchor, shade
 from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, counted
 from attnspec.report.joined import Joined, JudgedSubject
-from attnspec.report.likely_cause import Explained, LikelyCause
-from attnspec.report.other_conventions import is_other_convention
+from attnspec.report.likely_cause import Explained, LikelyCause, is_other_convention
 from attnspec.report.pictures import PictureGrid, drawn_cells, grids
 
 PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead

@@ -1,17 +1,21 @@
-"""What explains failures, and which explanations are of one bug."""
+"""What explains failures, and which explanations are of one bug.
+
+Failed advice may be no bug at all: where libraries differ, the subject does what some of them do.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.core.gradient_keywords import PROFILE as GRADIENTS
+from attnspec.core.conventions import describe_answer
+from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.record.boundaries import SMALLEST, common, is_met, spans
 from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
-from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Outcome
+from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Outcome, SubjectCard
 from attnspec.report.held_against_cases import contradicted, telling, told_of_all
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
@@ -207,7 +211,7 @@ def _shows_in_gradients(named: Explained, other: Explained) -> bool:
         return False
     needed = [needed_keywords(each.evidence.located) if each.evidence else [] for each in other.failures]
     return all(named.cause.stage in each for each in needed) and all(
-        each.clause.startswith(f"{GRADIENTS}.") for each in other.failures)
+        each.clause.startswith(f"{GRADIENTS_PROFILE}.") for each in other.failures)
 
 
 def _is_of_the_softmax(group: Explained) -> bool:
@@ -305,3 +309,30 @@ def lowered(sentence: str) -> str:
 def begins(failure: Outcome) -> str:
     """`Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
     return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
+
+
+_ANSWER = re.compile(r"(?P<name>[\w.]+) is '(?P<answer>\w+)'")
+"""How a clause on a convention says what it found."""
+
+UNSPECIFIED = "unspecified"
+"""The answer of a convention by which anything may come."""
+
+
+def is_other_convention(outcome: Outcome) -> bool:
+    """Whether a clause recommends one answer of a convention, and the subject follows another.
+
+    What no library is known to do has an explanation; it is not in use.
+    """
+    found = outcome.evidence
+    return bool(found and found.measured and found.measured.relation == "convention_is" and not found.explained)
+
+
+def other_conventions(outcomes: Iterable[Outcome], card: SubjectCard | None) -> tuple[str, ...]:
+    """What one subject does by conventions that are others than recommended, as clauses, by the names of these; and by
+    those of which a probe found that it promises nothing: that is what a keyword that is ignored looks like.
+    """
+    found = (_ANSWER.match(outcome.evidence.sentence) for outcome in outcomes
+             if outcome.evidence and is_other_convention(outcome))
+    others = {(each["name"], each["answer"]) for each in found if each}
+    probed = {each for each in card.probed.items() if each[1] == UNSPECIFIED} if card else set()
+    return tuple(describe_answer(*each) for each in sorted(others | probed))

@@ -1,21 +1,29 @@
-"""The first thing on the page: who was judged and how it went, and what was not decided."""
+"""The first thing on the page: who was judged and how it went, and what was not decided.
+
+The same verdict makes a badge: the JSON that shields.io draws as its endpoint badge
+(https://shields.io/badges/endpoint-badge).
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
+from attnspec.record.read import RunRecord
+from attnspec.record.visible import visible
 from attnspec.report.bugs import explanations, likely_without_share
 from attnspec.report.clause_table import applying_to_nobody, shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
-from attnspec.report.joined import Joined, JoinedRun, JudgedSubject
+from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import Explained, lowered, usual_beginning
-from attnspec.report.other_conventions import is_other_convention, other_conventions
+from attnspec.report.likely_cause import Explained, is_other_convention, lowered, other_conventions, usual_beginning
 from attnspec.report.sections import PageSection
 
 EXITS = {
@@ -286,3 +294,29 @@ def _silence(
         alike.setdefault(tuple(clauses), []).append(label)
     whom = tuple((tuple(labels), tuple(texts[clause] for clause in clauses)) for clauses, labels in alike.items())
     return Silence(SIGNS[verdict], reason, len(members), whom)
+
+
+_COLOURS: Mapping[str, str] = {"good": "brightgreen", "bad": "red", "idle": "lightgrey"}
+_WITH_FAILURES = "yellow"
+"""Of what conforms but for failures that are known, or that its list could not know."""
+
+
+def write_badge(records: Sequence[RunRecord], path: Path) -> None:
+    """Write the badge of one or several runs to `path`, making its folder."""
+    write_whole(path, json.dumps(badge(records), ensure_ascii=False) + "\n", "badge")
+
+
+def badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
+    """The verdict in the fields that shields.io reads: the title of the page, of one implementation without its id."""
+    joined = join(visible(records))
+    found = summarise(joined, strict=joined.is_strict)
+    is_alone = len(found.standings) == 1 and not found.interrupted
+    message = found.standings[0].word if is_alone else found.title
+    has_failures = found.css == "good" and any(map(_is_excused, joined.outcomes.values()))
+    colour = _WITH_FAILURES if has_failures else _COLOURS[found.css]
+    return {"schemaVersion": 1, "label": "attention", "message": message, "color": colour}
+
+
+def _is_excused(outcome: Outcome) -> bool:
+    """Whether it fails, and a list of known failures is why it does not gate."""
+    return outcome.verdict is Verdict.EXPECTED or outcome.is_excused

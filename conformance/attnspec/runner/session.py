@@ -29,9 +29,8 @@ from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import environment, prepared
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
-from attnspec.runner.listener import Listener
+from attnspec.runner.listener import Listener, end_worker, silent
 from attnspec.runner.shards import Share
-from attnspec.runner.traces import end_worker, silent
 from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown

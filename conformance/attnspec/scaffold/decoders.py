@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.forms import BESIDE_CACHE, STATE
+from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
 from attnspec.problems.caches import divided
 from attnspec.problems.problem import Problem

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from attnspec.core.forms import BORDERS
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
-from attnspec.subjects.whole import Path
+from attnspec.subjects.call import ValuePath as Path
 
 
 class CallableKind(enum.Enum):

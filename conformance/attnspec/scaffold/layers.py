@@ -24,7 +24,7 @@ from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, 
 from attnspec.scaffold.probe_problems import plain
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
-from attnspec.subjects.whole import ReturnedTree
+from attnspec.subjects.call import ReturnedTree
 
 LISTED = ("inputs", "input")
 ONE_QUERY = "It takes one query a sequence only: T = 1."

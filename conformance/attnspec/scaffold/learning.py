@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keyword import Acts, Keyword, Saying
-from attnspec.core.keywords import AXES, KEYWORDS, OFF
+from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
-from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem

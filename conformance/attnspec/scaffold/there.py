@@ -11,9 +11,8 @@ from attnspec.core.errors import TargetError
 from attnspec.host.frames import LARGEST_HEADER
 from attnspec.hosting.client import Client, HostDied
 from attnspec.scaffold.examined import Examined, read_examined
-from attnspec.subjects.found import loaded_there
+from attnspec.subjects.found import FunctionSource, loaded_there
 from attnspec.subjects.not_loaded import not_ended
-from attnspec.subjects.source import FunctionSource
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import load_text
 

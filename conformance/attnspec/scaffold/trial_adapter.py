@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.declaration import Declaration, Limits, narrowed_by
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
-from attnspec.core.narrowing import narrowed_by
 from attnspec.core.nouns import Verdict
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.hosting.process import DIED
@@ -25,14 +24,13 @@ from attnspec.scaffold.there import There
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
 from attnspec.scaffold.writing.telling import described
-from attnspec.subjects.call import Call
+from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.packed import pack
 from attnspec.subjects.paged import USUAL, in_pages
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
-from attnspec.subjects.whole import ReturnedArray, ReturnedTree
 
 Limited = Mapping[str, bool | int | str]
 DEATHS = 5

@@ -22,7 +22,8 @@ from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
 from attnspec.scaffold.trial_adapter import Trier
 
 _FLAGS = frozenset(word.name for word in KEYWORDS.values() if word.annotation == "bool")
-_NUMBERS = frozenset({"scale", "softcap", "window"})
+_NUMBERS = frozenset(word.name for word in KEYWORDS.values()
+                     if any(isinstance(saying.posed, float | tuple) for saying in word.sayings))
 _ARRAYS = frozenset({"query", "key", "value", "packed", "packed_pair", "context"})
 """What parameters mean by name alone that are not among a form's arrays, and so may be anything."""
 _SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first",

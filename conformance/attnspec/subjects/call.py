@@ -17,13 +17,48 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.host.backward import own_name
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
-from attnspec.host.frames import Entries
+from attnspec.host.frames import BITS, Entries
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.yaml_lines import shown
+
+ValuePath = tuple[str, ...]
+"""From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReturnedArray:
+    """An array in the tree that a call returned. shape: None where nobody knows.  array: its numbers, of any shape;
+    None where it holds none of floating point, or too many.
+    """
+
+    path: ValuePath
+    type_name: str
+    shape: tuple[int, ...] | None
+    array: Array | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReturnedTree:
+    """The tree that a call returned: its type, and its arrays. What is neither an array nor holds any is left out."""
+
+    type_name: str
+    parts: tuple[ReturnedArray, ...]
+
+
+def whole_of(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
+    """As a host tells it. Raises what reading something else may raise."""
+    return ReturnedTree(str(told["type"]), tuple(_part(each, found) for each in told["parts"]))
+
+
+def _part(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedArray:
+    shape = None if told["shape"] is None else tuple(map(int, told["shape"]))
+    array = array_of(found[int(told["array"])]) if "array" in told else None
+    return ReturnedArray(tuple(map(str, told["path"])), str(told["type"]), shape, array)
+
 
 PAIR = 2
 UNREACHED = ("the gradients of its parameters cannot be asked for: none flows to those that it is handed, as where a "
@@ -196,9 +231,9 @@ def _span(array: Array) -> int:
 
 
 def entries_of(array: Array) -> Entries:
-    """An array of any shape as the host's code has it: a bfloat16 by its bits."""
+    """An array of any shape as the host's code has it: what NumPy has no dtype for by its bits."""
     name = _name(array.dtype)
-    return Entries(name, array.view(np.uint16) if name == DType.BFLOAT16.value else array)
+    return Entries(name, array.view(BITS[name]) if name in BITS else array)
 
 
 @cache

@@ -11,8 +11,8 @@ from types import CodeType
 from attnspec.core import paths
 from attnspec.core.errors import FileLocation
 from attnspec.core.github_actions import in_repository
+from attnspec.core.nouns import is_bare
 from attnspec.core.plan import HANDED
-from attnspec.core.targets import is_bare
 from attnspec.subjects.outline import file_of_module, parse_file
 from attnspec.subjects.registry import registered
 

@@ -1,4 +1,7 @@
-"""What there is where subjects live, in this environment or in the one that a run audits: modules, and the device."""
+"""What there is where subjects live: modules, and the device.
+
+That is this environment, the one that a run audits, or, on a cluster, those of its workers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
@@ -142,3 +146,23 @@ def _client(command: tuple[str, ...], *, is_here: bool) -> Client:
 
     option = _audited[0].option if command == audited_command() else ""
     return Client(Surroundings(command, is_here=is_here, option=option))
+
+
+_told_by_workers: list[Mapping[str, str]] = []
+
+
+@contextmanager
+def asked_workers(missing: Mapping[str, str]) -> Iterator[None]:
+    """Whether a registered subject can be judged, the workers of a cluster have told: by its id, why none of them can;
+    empty if one can.
+    """
+    _told_by_workers.append(missing)
+    try:
+        yield
+    finally:
+        _told_by_workers.pop()
+
+
+def told_by_workers(subject: str) -> str | None:
+    """Why no worker can judge it, empty if one can; None where no workers were asked."""
+    return _told_by_workers[-1].get(subject, "no worker knows it.") if _told_by_workers else None

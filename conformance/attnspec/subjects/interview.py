@@ -1,15 +1,20 @@
-"""Asks a function whether it takes a plain problem, and remembers what it said."""
+"""Asks a function whether it takes a plain problem, remembers what it said, and finds one that it takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
 
 from attnspec.core.nouns import DType
+from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
+from attnspec.subjects.call import gist_of
 from attnspec.subjects.exceptions import Topic, refusal_words
-from attnspec.subjects.plain import Case
-from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.plain import PLAIN, Case
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 
 @dataclass(slots=True)
@@ -72,3 +77,63 @@ class Interview:
     def of(self, subject: Subject) -> Interview:
         """The same of the subject within other limits. What was said stands; what a limit kept away was not asked."""
         return Interview(subject, self.dtype, self.origin, dict(self._said))
+
+
+STARTS = (
+    PLAIN, replace(PLAIN, B=1), replace(PLAIN, B=1, H=1, Hkv=1), replace(PLAIN, D=64, Dv=64),
+    replace(PLAIN, B=1, D=64, Dv=64), replace(PLAIN, D=128, Dv=128), replace(PLAIN, T=128, S=128),
+    Sizes(1, 2, 2, 128, 128, 64, 64), Sizes(1, 1, 1, 128, 128, 128, 128))
+"""What is tried first."""
+
+LENGTHS = ((1, 16), (1, 128), (64, 64), (128, 128), (256, 256))
+WIDTHS = (64, 128, 32, 80, 96, 256)
+HEADS = ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (8, 8), (16, 16), (32, 8), (32, 32))
+BATCHES = (1, 4, 8)
+"""Where one axis, or two that belong together, is moved to: T and S, D and Dv, H and Hkv, B. Not to a few keys: who
+takes no more does not refuse, but fails.
+"""
+
+TOGETHER = ((1, 128), (128, 128)), (64, 128), ((8, 1), (8, 8), (32, 8))
+"""T and S, D, H and Hkv that are tried in one, as some check them in one."""
+
+MOST_STEPS = 8
+"""Different refusals that are followed."""
+
+
+def start_of(interview: Interview) -> Case | None:
+    """The first plain case that the function takes; None if none is found: then nothing is concluded of it."""
+    causal = {"causal": True} if interview.subject.declaration.limits.causal_only else {}
+    usual = [Case(sizes, causal) for sizes in STARTS]
+    moved = (replace(case, sizes=fitted(case.sizes, interview.subject.declaration.limits)) for case in usual)
+    if taken := next(filter(interview.takes, chain(usual, moved)), None):
+        return taken
+    try:
+        return _led(interview, usual[0])
+    except SubjectDied:  # the clauses say how
+        return None
+
+
+def _led(interview: Interview, start: Case) -> Case | None:
+    """A case that is taken, on the way of which each refusal is another one than those before: a check was passed."""
+    waiting, met = deque([start]), {gist_of(interview.refusal(start))}
+    for _ in range(MOST_STEPS):
+        if not waiting or met == {""}:
+            return None
+        for case in _moves(waiting.popleft()):
+            words = interview.refusal(case)
+            if not words and interview.takes(case):
+                return case
+            if (gist := gist_of(words)) not in met:
+                met.add(gist)
+                waiting.append(case)
+    return None
+
+
+def _moves(case: Case) -> Iterator[Case]:
+    sizes = case.sizes
+    yield from (replace(case, sizes=replace(sizes, T=T, S=S)) for T, S in LENGTHS)
+    yield from (replace(case, sizes=replace(sizes, D=width, Dv=width)) for width in WIDTHS)
+    yield from (replace(case, sizes=replace(sizes, H=heads, Hkv=kv_heads)) for heads, kv_heads in HEADS)
+    yield from (replace(case, sizes=replace(sizes, B=batch)) for batch in BATCHES)
+    yield from (replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
+                for (T, S), width, (heads, kv_heads) in product(*TOGETHER))

@@ -37,10 +37,21 @@ from attnspec.subjects.installed import (
     kind_of_device,
     no_start,
     not_installed,
+    told_by_workers,
 )
-from attnspec.subjects.needs import read_device, read_faster, read_made, read_modules, read_texts, read_variables
-from attnspec.subjects.on_workers import told_by_workers
-from attnspec.subjects.tested import End, is_known_to, read_ends, read_since, read_versions
+from attnspec.subjects.needs import (
+    End,
+    is_known_to,
+    read_device,
+    read_ends,
+    read_faster,
+    read_made,
+    read_modules,
+    read_since,
+    read_texts,
+    read_variables,
+    read_versions,
+)
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage", "issues",

@@ -1,14 +1,23 @@
-"""Reads what a manifest says of the modules, the process and the device that a subject needs."""
+"""Reads what a manifest says that a subject needs: modules, a process, a device.
+
+It also says how its range of versions is tested: in an environment for each release that is tried.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from attnspec.core.errors import quoted
 from attnspec.core.made_variants import VARIANTS
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import DEVICES
 from attnspec.spec.fields import Fields
 from attnspec.subjects.installed import installed_version
@@ -77,3 +86,109 @@ def _is_met(fields: Fields, python: str) -> bool:
     except ValueError:  # that of the requirement, and Python's own at numbers of thousands of digits
         message = f"should be a requirement, as in 'jaxlib>=0.6', not {quoted(where)}."
         raise fields.complain("where", message) from None
+
+
+_KEYS = ("install", "upon", "python", "not_tested")
+
+
+class Which(Enum):
+    """Which release of a range: either end, which are always named, or one of two between them."""
+
+    OLDEST = "oldest"
+    EARLIER = "earlier"
+    LATER = "later"
+    NEWEST = "newest"
+
+
+ENDS = (Which.OLDEST, Which.NEWEST)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An end of a library's range or a release between, and how it is installed.
+
+    install: what pip is told, `--no-deps timm==0.9.0`.  upon: the same for what is installed before it, which several
+    libraries may have in common.  python: a version such as `3.9`; empty for that of attnspec.  not_tested: why nobody
+    installs it; then the others are empty.
+    """
+
+    which: Which
+    install: str = ""
+    upon: str = ""
+    python: str = ""
+    not_tested: str = ""
+
+
+def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[End] = ()) -> tuple[End, ...]:
+    """The field `tested` of a manifest, or of a subject in it, which may leave a release as it is `of_library`; empty
+    if neither gives it. Raises the error of the fields.
+    """
+    inner = fields.inner("tested", "the environments of a range", optional=True)
+    inner.only([which.value for which in Which])
+    if inner.mapping and not versions:
+        raise fields.complain("tested", "names releases to test, but the manifest declares no range. Give it "
+                                        "'versions'.")
+    ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
+    for which in Which if inner.mapping or of_library else ():
+        if which.value in inner.mapping or (which in ENDS and which not in ends):
+            ends[which] = _end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
+    return tuple(ends[which] for which in Which if which in ends)
+
+
+def read_versions(fields: Fields) -> str:
+    """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
+    return _specifier(fields, "versions") if "versions" in fields.mapping else ""
+
+
+def _specifier(fields: Fields, key: str) -> str:
+    versions = fields.text(key)
+    try:
+        SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
+    except ValueError:
+        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
+        raise fields.complain(key, message) from None
+    return versions
+
+
+def read_since(fields: Fields) -> Mapping[str, str]:
+    """The field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
+    inner = fields.inner("since", "the versions that know a keyword", optional=True)
+    inner.only(tuple(EVERY_KEYWORD))
+    return {name: _specifier(inner, name) for name in inner.mapping}
+
+
+def is_known_to(version: str, versions: str) -> bool:
+    """Whether a release is among these versions; a release that nobody knows is taken to be."""
+    return not version or SpecifierSet(versions).contains(version, prereleases=True)
+
+
+def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
+    fields.only(_KEYS)
+    if "not_tested" in fields.mapping:
+        fields.only(("not_tested",))
+        return End(which, not_tested=fields.text("not_tested"))
+    end = End(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
+    release = _pinned(end.install, distribution)
+    if not release:
+        raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
+                                         f"'{distribution or 'mine'}==1.2.0', not {quoted(end.install)}.")
+    if not _is_within(end, distribution, versions):
+        raise fields.complain("install", f"pins {distribution} {release}, which is outside of the declared range "
+                                         f"{versions}.")
+    return end
+
+
+def _is_within(end: End, distribution: str, versions: str) -> bool:
+    return SpecifierSet(versions).contains(_pinned(end.install, distribution), prereleases=True)
+
+
+def _pinned(install: str, distribution: str) -> str:
+    """The release of the distribution that is installed; empty where none is pinned."""
+    for word in shlex.split(install):
+        try:
+            asked = Requirement(word)
+        except InvalidRequirement:  # an option of pip
+            continue
+        if canonicalize_name(asked.name) == canonicalize_name(distribution):
+            return next((each.version for each in asked.specifier if each.operator == "=="), "")
+    return ""

@@ -14,23 +14,20 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from attnspec.core.declaration import Limits
+from attnspec.core.declaration import Limits, limits_saying, narrowed_by
 from attnspec.core.keywords import OFF
-from attnspec.core.narrowing import limits_saying, narrowed_by
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.problems.fitting import fitted
 from attnspec.problems.make import make_layer
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, heads_last, with_gaps
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.views import heads_last, with_gaps
 from attnspec.subjects.causes import WordedRefusal, causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
-from attnspec.subjects.interview import Interview
+from attnspec.subjects.interview import Interview, start_of
 from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
 from attnspec.subjects.plain import Case, with_keyword
-from attnspec.subjects.starting import start_of
 from attnspec.subjects.subject import Subject, SubjectDied
 
 

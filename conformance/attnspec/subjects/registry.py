@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from attnspec.core import paths
 from attnspec.core.errors import FileLocation, ManifestError, TargetError, UsageError
+from attnspec.core.nouns import is_bare
 from attnspec.core.surroundings import Surroundings, kind_of
-from attnspec.core.targets import is_bare
 from attnspec.record.outcome import KnownFinding
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.findings import Finding, known_findings, known_replays, read_findings

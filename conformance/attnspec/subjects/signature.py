@@ -25,10 +25,9 @@ from attnspec.core.forms import (
 )
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.core.other_names import CAUSAL, OTHER_NAMES, is_causal_flag, keyword_for
+from attnspec.core.other_names import CAUSAL, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
 from attnspec.core.paths import portable
 from attnspec.core.rotary import POSITIONS, ROTARY
-from attnspec.core.slips import slip_of
 from attnspec.subjects.described import Described, described_of
 
 SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one

@@ -1,23 +1,31 @@
-"""Small inputs, well under a second: is the function written for four axes, and is the adapter broken?"""
+"""Small inputs, well under a second: is the function written for four axes, and is the adapter broken?
+
+A function of one's own gets its first calls here, before the clauses and anything else is loaded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attnspec.core.errors import FileLocation, TargetError
+from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.other_names import listed
 from attnspec.core.rotary import FARTHEST
+from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call
+from attnspec.subjects.callee import Hosted
 from attnspec.subjects.signature import SOMEWHERE
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.target import begin, importable, load_bare
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
@@ -271,3 +279,46 @@ def _left_alone(subject: Subject, tried: Problem) -> str:
 
 def _list(problem: Problem) -> str:
     return ", ".join(sorted(problem.keywords)) or "none"
+
+
+_SHAPE = (1, 1, 16, 8)
+"""What any attention takes: (B,H,T,D)."""
+
+
+def check_first_calls(target: str, surroundings: Surroundings, *, lift: str = "") -> str:
+    """Load the function and call it with small inputs; what it returns where an array should be, in a sentence, empty
+    if it is one. Raises TargetError where it cannot be judged at all. Nothing is concluded of one that dies.
+    """
+    begin(target, surroundings)
+    subject = load_bare(target, surroundings, lift=lift)
+    with contextlib.suppress(SubjectDied):
+        check_axes(subject, target=importable(target))
+        return _returned_otherwise(subject, importable(target))
+    return ""
+
+
+def _returned_otherwise(subject: Subject, target: str) -> str:
+    declared = subject.declaration
+    if declared.kind is not Kind.ATTENTION or declared.form is not InputForm.DENSE:
+        return ""
+    causal = {"causal": True} if declared.limits.causal_only else {}
+    call = subject.as_spelled(Call(_inputs(subject), causal, first_of(declared.dtypes), (_SHAPE,)))
+    try:
+        subject.callee.perform(call)
+    except UnusableAnswer as unusable:
+        assert isinstance(subject.callee, Hosted)
+        returned = subject.callee.whole(replace(call, shapes=()))
+        if any(not part.path for part in returned.parts):  # an array of another shape or dtype, which is judged
+            return ""
+        return (f"{subject.source}: {unusable.sentence} Return the output alone, or have a wrapper written: "
+                f"attnspec init {target}.")
+    except SubjectRaised:
+        return ""
+    return ""
+
+
+def _inputs(subject: Subject) -> Mapping[str, Array]:
+    """Query, key and value of small whole numbers, each (B,H,T,D)."""
+    dtype = numpy_dtype(first_of(subject.declaration.dtypes))
+    whole = (np.arange(np.prod(_SHAPE)).reshape(_SHAPE) % 3 - 1).astype(dtype)
+    return {name: whole.copy() for name in ("query", "key", "value")}

@@ -11,14 +11,14 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
-from attnspec.core.gradient_keywords import GRAD, LSE
+from attnspec.core.keyword_nouns import GRAD, LSE
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects import decoder
-from attnspec.subjects.adapters import failure_of_adapter
 from attnspec.subjects.backward import (
     BackwardPass,
     call_of_backward,
@@ -29,6 +29,7 @@ from attnspec.subjects.backward import (
 from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
+from attnspec.subjects.exceptions import failure_of_adapter
 from attnspec.subjects.lower import Lowered, head_width, lower
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.misfits import Misfits
@@ -267,6 +268,10 @@ class Subject:
         return self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
 
     def _call(self, call: Call) -> SubjectAnswer:
+        for part in load_parts("arrays"):
+            if not self.declaration.keywords.isdisjoint(part.ARRAYS):
+                arrays, keywords = part.hand_over(call.arrays, call.keywords, self.declaration.limits)
+                call = replace(call, arrays=arrays, keywords=keywords)
         try:
             return self.callee.perform(self.as_spelled(call))
         except SubjectRaised as raised:

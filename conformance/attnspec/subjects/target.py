@@ -12,28 +12,26 @@ from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import ImportingError, MissingNameError, TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.gradient_keywords import BACKWARD, GRAD
+from attnspec.core.keyword_nouns import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
-from attnspec.hosting.client import Client, here
-from attnspec.hosting.pool import client_of
+from attnspec.hosting.client import Client, client_of, here
 from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.adapters import not_with_this_release
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision, check_width
 from attnspec.subjects.described import Described
-from attnspec.subjects.found import FoundFunction, in_process, there
+from attnspec.subjects.exceptions import not_with_this_release
+from attnspec.subjects.found import FoundFunction, FunctionSource, in_process, there
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable
 from attnspec.subjects.outline import keywords_given_by
 from attnspec.subjects.signature import SOMEWHERE, signature_of
-from attnspec.subjects.source import FunctionSource
 from attnspec.subjects.subject import Subject
 
 

@@ -1,8 +1,12 @@
-"""A subject at one dtype: asked, and held to the definition; both are remembered for a while."""
+"""Evaluates a subject at one dtype: calls it, compares its answers with the definition, and remembers both for a while.
+
+Subjects that are held to the same share the problems, and what the definition says of them.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,10 +41,9 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
 from attnspec.subjects.lower import Lowered, lower
-from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectRaised
+from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.compiling import CompilingTime
-from attnspec.trials.heap import keep_heap
-from attnspec.trials.memory import Memory
+from attnspec.trials.memory import Memory, keep_heap
 from attnspec.trials.paths import Paths
 from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
@@ -393,3 +396,26 @@ def spread(lowered: Lowered, name: str, heads: Factor) -> Factor:
     lost = ~heads.claimed.all(axis=-1, keepdims=True)
     whole = np.broadcast_to(lost, (*lost.shape[:3], truth.shape[-1] // lost.shape[1]))
     return Factor(truth, error, ~lowered.projected(name, whole))
+
+
+SHARED = 8
+"""How many archives are kept at most: two classes at four dtypes."""
+
+
+class Archives:
+    """The archives of evaluators to whom the definition says the same, the most recently used ones."""
+
+    def __init__(self, most: int = SHARED) -> None:
+        self._most, self._held = most, OrderedDict[str, Archive]()
+
+    def shared(self, evaluator: Evaluator) -> Evaluator:
+        """The same evaluator with the archive of all that are like it; of one that dies at a probe, with its own."""
+        try:
+            key = evaluator.shared_by
+        except SubjectDied:
+            return evaluator
+        archive = self._held.setdefault(key, Archive())
+        self._held.move_to_end(key)
+        while len(self._held) > self._most:
+            self._held.popitem(last=False)
+        return Evaluator(evaluator.subject, evaluator.dtype, evaluator.conventions, archive=archive)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnspec.core.conventions import UNDEFINED
-from attnspec.problems.filling import filled, last_keys
+from attnspec.problems.caches import filled, last_keys
 from attnspec.problems.problem import Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectAnswer, SubjectRaised, UnusableAnswer

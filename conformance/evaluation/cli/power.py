@@ -26,9 +26,8 @@ from attnspec.cli.options import (
 )
 from attnspec.cli.outputs import Outputs, PageMaker, Together, Visibly
 from attnspec.core.errors import UsageError
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
-from attnspec.core.targets import is_bare
 from attnspec.record.measurements import SUITE
 from attnspec.record.read import RunRecord
 from attnspec.runner.session import Session

@@ -12,8 +12,8 @@ from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.needs import End
 from attnspec.subjects.registry import registered
-from attnspec.subjects.tested import End
 
 from evaluation.ranges.bench import EFFORT, Bench, recipe_of
 from evaluation.ranges.page import ranges_page

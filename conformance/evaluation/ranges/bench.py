@@ -23,7 +23,7 @@ from attnspec.runner.judge import summon as judge_of
 from attnspec.spec.clause import first_of
 from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.tested import End
+from attnspec.subjects.needs import End
 
 from evaluation.ranges.tried import Fate, Tried
 

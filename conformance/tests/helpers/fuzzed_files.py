@@ -8,8 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from attnspec.cli.lint import of_baselines, of_law, read_law
-from attnspec.cli.lint_libraries import of_libraries
+from attnspec.cli.lint import of_baselines, of_law, of_libraries, read_law
 from attnspec.core import paths
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import LIMITS

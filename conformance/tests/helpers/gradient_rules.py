@@ -12,7 +12,7 @@ from attnspec.faults.backward import as_backward
 from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Sizes
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from evaluation.baselines import dealing, gradient_suites
 from evaluation.baselines.gradient_suites import cases_of

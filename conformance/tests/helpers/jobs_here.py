@@ -15,7 +15,7 @@ from typing import Any
 
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job, Plan
-from attnspec.hosting import pool
+from attnspec.hosting import client
 from attnspec.record.codec import decode, from_line, to_line
 from attnspec.record.events import Done, Event, ItemStarted, SubjectKnown
 from attnspec.record.outcome import SubjectCard
@@ -55,15 +55,15 @@ def _hosts_of_a_run() -> Iterator[None]:
     """
     now = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     if now != _born_with:
-        pool.close_all()
+        client.close_all()
     _born_with.clear()
     _born_with.update(now)
     try:
         yield
     finally:
-        for key, client in list(pool._clients.items()):
-            if client._deaths or not _is_of_a_library(key):
-                pool._clients.pop(key).close()
+        for key, host in list(client._clients.items()):
+            if host._deaths or not _is_of_a_library(key):
+                client._clients.pop(key).close()
 
 
 def _is_of_a_library(key: Hashable) -> bool:

@@ -10,7 +10,7 @@ from attnspec.faults import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array, Sizes
-from attnspec.subjects.in_process import InProcess
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 
 Wrong = Callable[[HandedOver], Answer]

@@ -13,8 +13,8 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.described import described_of
-from attnspec.subjects.in_process import InProcess
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject

@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.report.audit.cells import Cells, cells
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.explained import AuditFinding, FailureCause, explained, library_of
 from attnspec.report.audit.gradients import Gradients, gradients
 from attnspec.report.audit.table import AuditStanding, ClauseTally, LibraryTable, SubjectLine, law, shelves
-from attnspec.report.audit.works import Works, cited_works
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
+
+
+@dataclass(frozen=True, slots=True)
+class CitedWork:
+    """A work that a clause cites. `url` is a foreign text."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Works:
+    """The works in the order in which they are first cited."""
+
+    all: tuple[CitedWork, ...]
+
+    def anchor(self, quoted: QuotedSource) -> str:
+        """Where the page tells of the work of a citation."""
+        return f"work-{self.all.index(_work(quoted))}"
+
+
+def cited_works(clauses: Iterable[ClauseText]) -> Works:
+    """Those of all clauses."""
+    return Works(tuple(dict.fromkeys(_work(quoted) for clause in clauses for quoted in clause.because)))
+
+
+def _work(quoted: QuotedSource) -> CitedWork:
+    return CitedWork(quoted.title or quoted.cite, quoted.url)
+
 
 LEADING = 3  # how many findings the head of the page names
 MANY = 12    # more subjects than these make an audit: one finding for all, not one for each

@@ -10,10 +10,9 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.scaffold.there import There
-from attnspec.subjects.call import Call
+from attnspec.subjects.call import Call, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
-from attnspec.subjects.whole import ReturnedTree
 
 _NAME = "ask"
 

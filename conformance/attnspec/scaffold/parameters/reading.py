@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.scaffold.examined import Function
-from attnspec.subjects.whole import Path
+from attnspec.subjects.call import ValuePath as Path
 
 _ARRAY = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose", "astype", "swapaxes", "view",
                     "dot", "permute", "to", "mean", "sum", "copy", "at", "flatten", "ravel"})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from attnspec.scaffold.form import Vocabulary
 from attnspec.scaffold.lookup import role_of
 from attnspec.scaffold.parameters.trees import Leaf
-from attnspec.subjects.whole import Path
+from attnspec.subjects.call import ValuePath as Path
 
 Shape = tuple[int, ...]
 

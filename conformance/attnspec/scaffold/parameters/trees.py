@@ -12,7 +12,8 @@ from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, plain, role_of
 from attnspec.scaffold.parameters.asking import called
 from attnspec.scaffold.parameters.reading import parts_taken
 from attnspec.scaffold.there import There
-from attnspec.subjects.whole import Path, ReturnedTree
+from attnspec.subjects.call import ReturnedTree
+from attnspec.subjects.call import ValuePath as Path
 
 
 @dataclass(frozen=True, slots=True)

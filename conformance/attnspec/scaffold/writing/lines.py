@@ -10,7 +10,7 @@ from attnspec.core.forms import BORDERS, GIVES, STATE, TABLE
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.scaffold.form import VOCABULARIES, At, CallForm, Passed, Vocabulary
 from attnspec.scaffold.meaning import NAMES, PACKED_NAMES, PAGED_NAMES
-from attnspec.subjects.whole import Path
+from attnspec.subjects.call import ValuePath as Path
 
 WIDTH = 100
 """Of a line that is written."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.problems.views import heads_last, with_gaps
+from attnspec.problems.problem import heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.problems.problem import Array
-from attnspec.problems.views import heads_last, with_gaps
+from attnspec.problems.problem import Array, heads_last, with_gaps
 from attnspec.vocabulary.hints import DrawnSeed
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn

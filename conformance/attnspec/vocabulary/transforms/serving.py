@@ -16,6 +16,7 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 from attnspec.vocabulary.transforms.contents import LARGE, poisoned
+from attnspec.vocabulary.transforms.keywords import hide_by_mask
 
 SlotsOf = Literal["query", "key", "value", "past_key", "past_value"]
 LengthsOf = Literal["key_lengths", "query_lengths"]
@@ -23,9 +24,7 @@ LengthsOf = Literal["key_lengths", "query_lengths"]
 
 def lengths_as_mask(posed: Attention) -> Attention:
     """Hand lengths over as an explicit mask, joined with all else that hides keys, but a bias."""
-    problem = posed.one
-    mask = visible_keys(problem.but(bias=None), posed.conventions)
-    return posed.but(**{**acting_on(Acts.VISIBILITY), "mask": mask})
+    return hide_by_mask(posed)
 
 
 def with_lengths(posed: Attention, *, keyword: LengthsOf, to: Literal["all"]) -> Attention:  # noqa: ARG001  (so that clauses read)

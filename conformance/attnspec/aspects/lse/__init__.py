@@ -1,0 +1,1 @@
+"""The log-sum-exp of every row, which is returned beside the output."""
