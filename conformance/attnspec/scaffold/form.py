@@ -112,6 +112,7 @@ class CallForm:
     compiled: by jax.jit.  contiguous: its arrays are copied into plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
     are not the usual ones.  limits: as in the manifest.
+    mask_of_squares: whether it takes a mask where T = S only.
     heads: how many it has, whatever it is handed; 0: as many as it is handed.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     cache: of a decoder, where in its answer the cache for the next call is.  kept: the same where calls fill it in
@@ -145,6 +146,7 @@ class CallForm:
     zeroed: tuple[str, ...] = ()
     filled: Mapping[str, str] = field(default_factory=dict)
     even_heads: bool = False
+    mask_of_squares: bool = False
     compiled: bool = False
     contiguous: bool = False
     default_scale: str = ""

@@ -20,7 +20,7 @@ from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Pas
 from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
-from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, square
+from attnspec.scaffold.probe_problems import AnyProblem, bias_of, close, mask_of, plain, square, truth_of
 from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
 from attnspec.scaffold.trial_adapter import Attempt, Limited, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
@@ -48,10 +48,23 @@ def learned(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
         nearest[keyword] = trier.nearest
     form = stepping(form, tuple(parameters[At.CALL]), trier)
     for keyword, attempt in nearest.items():
+        if keyword == "mask" and attempt and attempt.step is Progress.RAISED:
+            form = _masks_of_squares(form, parameters, trier)
         names = _not_understood(form, keyword, parameters) if keyword else []
         if attempt and attempt.form.passed and names:
             form = _at_nearest(form, keyword, parameters, attempt, trier) or _left_out(form, keyword, names[0], attempt)
     return form
+
+
+def _masks_of_squares(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
+    """With a mask that raises wherever T ≠ S, and is right where T = S, as one that is cut to the queries' number."""
+    if form.understands("mask") or form.attends_to_itself or form.takes_one_query:
+        return form
+    taken = {each.parameter for each in form.passed}
+    rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
+    said = "It takes a mask where T = S only."
+    squares = replace(form, mask_of_squares=True, remarks=(*form.remarks, said))
+    return _masked(squares, tuple(_AXES), (*_truths(form), _added(form)), rest, trier) or form
 
 
 def _not_understood(form: CallForm, keyword: str, parameters: Parameters) -> list[str]:
@@ -171,6 +184,7 @@ def _masked(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, 
             trier: Trier) -> CallForm | None:
     """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
     problem = plain(form)
+    problem = plain(form, S=problem.sizes.T) if form.mask_of_squares else problem
     for axes in all_axes:
         posed, limits = problem.but(mask=mask_of(problem.sizes, axes)), {} if axes == "BHTS" else {"mask_axes": axes}
         sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
@@ -203,9 +217,21 @@ def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier
         problem = square(form) if flag or word.name == "causal" else plain(form)
         value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
+        if _is_unnamed(parameters) and not _shows(form, posed, problem.but(**flag)):
+            continue  # who ignores it is right, too
         if found := _first_right(extended(form, word.name, parameters, [saying]), posed, trier):
             return _without_rare(found, word, posed, trier)
     return None
+
+
+def _is_unnamed(parameters: Parameters) -> bool:
+    """Whether these are parameters whose names do not say what they are."""
+    return any(each.tried_as for listed in parameters.values() for each in listed)
+
+
+def _shows(form: CallForm, posed: AnyProblem, without: AnyProblem) -> bool:
+    """Whether a keyword changes what the definition says."""
+    return truth_of(form, without).gap(truth_of(form, posed).output)[0] > close(posed.dtype)
 
 
 _REPEATED: Mapping[str, str] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -170,7 +171,9 @@ class Trier:
         try:
             return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
         except SubjectRaised as raised:
-            is_refusal = bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
+            names = "|".join(re.escape(each.parameter) for each in form.passed if each.parameter)
+            is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))
+            is_refusal = is_named or bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
             self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}", is_refusal=is_refusal))
         except SubjectDied as died:
             self._died(form, died)
@@ -236,9 +239,10 @@ class Trier:
 def _refused(form: CallForm) -> tuple[Refusal, ...]:
     of_heads = [f"H ≠ {form.heads}"] if form.heads else []
     of_pairs = ["D % 2 ≠ 0", "Dv % 2 ≠ 0"] if form.even_heads else []
+    of_masks = ["mask with T ≠ S"] if form.mask_of_squares else []
     of_one_query = ["T ≠ 1"] if form.takes_one_query else []
     of_segments = ["query_segments with T ≠ S"] if form.limits.get("segments_are_shared") else []
-    return tuple(map(read_refusal, [*of_heads, *of_pairs, *of_one_query, *of_segments]))
+    return tuple(map(read_refusal, [*of_heads, *of_pairs, *of_masks, *of_one_query, *of_segments]))
 
 
 def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:

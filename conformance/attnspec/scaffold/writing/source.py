@@ -162,6 +162,9 @@ def _unused(form: CallForm) -> Iterator[str]:
         yield "    del key_segments  # one array serves for both"
     if form.takes_one_query:
         yield from ("    if query.shape[2] != 1:", '        raise ValueError("it takes one query a sequence: T = 1")')
+    if form.mask_of_squares:
+        yield "    if mask is not None and T != S:"
+        yield '        raise ValueError("it takes a mask where T = S only")'
     if form.even_heads:
         yield from ("    if D % 2:", '        raise ValueError("features turn in pairs: the width of a head is even")')
     if form.limits.get("causal_only"):
