@@ -85,6 +85,34 @@ def by_stored_sums(q, k, v):
     sums = top + np.log(np.exp(logits - top).sum(-1, keepdims=True))
     return np.exp(logits - sums) @ v
 
+def in_blocks(q, k, v, block=64):
+    logits = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    e = np.exp(logits - logits.max(-1, keepdims=True))
+    ends = range(0, k.shape[2], block)
+    summed = sum(e[..., at:at + block] @ v[:, :, at:at + block] for at in ends)
+    return summed / sum(e[..., at:at + block].sum(-1, keepdims=True) for at in ends)
+
+def in_whole_blocks(q, k, v, block=64):
+    """What does not fill a block is lost, but for the first."""
+    S = max(block, k.shape[2] // block * block)
+    return in_blocks(q, k[:, :, :S], v[:, :, :S], block)
+
+def of_cut_mask(q, k, v, mask=None):
+    T = q.shape[2]
+    logits = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    return softmax(logits if mask is None else logits + mask[:T, :T]) @ v
+
+def of_folded_heads(q, k, v, valid_lens=None):
+    """(B·H,T,D), and a length for each."""
+    logits = np.einsum("btd,bsd->bts", q, k) / q.shape[-1] ** 0.5
+    if valid_lens is not None:
+        logits = np.where(np.arange(k.shape[1]) < valid_lens[:, None, None], logits, -np.inf)
+    return softmax(logits) @ v
+
+def refusing(q, k, v, soft_cap=None, kernel=None):
+    assert soft_cap is None
+    return softmax(q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5) @ v
+
 def in_float32(q, k, v):
     q, k, v = (each.astype(np.float32) for each in (q, k, v))
     return softmax(q @ k.swapaxes(-1, -2) / np.float32(q.shape[-1]) ** 0.5) @ v
@@ -275,6 +303,35 @@ def test_float64_is_declared_of_what_is_computed_in_it(there: There) -> None:
     assert learned.is_inexact
     assert DType.FLOAT64 not in learned.dtypes
     assert DType.FLOAT64 in learned_of(form_of("by_hand:with_probs", trier), trier).dtypes
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("in_blocks", False), ("in_whole_blocks", True)])
+def test_another_length_of_blocks_is_a_variant(name: str, is_told: bool, there: There) -> None:
+    form = function_form(name, there)
+    assert form.variants["block"].given == {"block": "3"}
+    assert [each.startswith("BLOCK: given block=3, its output is") for each in form.warnings] == [True] * is_told
+
+
+def test_a_mask_that_is_cut_to_the_queries_is_judged_where_it_fits(there: There) -> None:
+    form = function_form("of_cut_mask", there)
+    assert (form.parameter("mask"), form.mask_of_squares, form.demanded) == ("mask", True, ())
+    assert 'raise ValueError("it takes a mask where T = S only")' in source(form)
+
+
+def test_lengths_of_folded_heads_are_those_of_each_head(there: There) -> None:
+    form = function_form("of_folded_heads", there)
+    assert [each.expression for each in form.passed] == ["np.repeat(key_lengths, H)"]
+
+
+def test_what_an_assertion_names_is_refused_and_not_demanded(there: There) -> None:
+    form = function_form("refusing", there)
+    assert (form.unjudged, form.demanded) == (("soft_cap",), ())
+
+
+def test_a_parameter_that_changes_nothing_is_no_keyword(there: There) -> None:
+    form = function_form("refusing", there)
+    assert not form.passed
+    assert "NOT TRIED: kernel" in form.warnings[0]
 
 
 def test_a_list_of_heads_is_filled_head_by_head(there: There) -> None:

@@ -188,7 +188,7 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
     """Of a parameter without a default."""
     made = {**_LENGTHS[kind], **_POSITIONS, **(_NEUTRAL if kind is Kind.ATTENTION else {})}
     if role in made:
-        return (made[role].format(made=_MADE[lift]),)
+        return (made[role].format(made=_MADE[lift]), *(["None"] if role in _NEUTRAL else []))
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
     if role == "random_key":
