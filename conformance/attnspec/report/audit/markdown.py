@@ -160,7 +160,8 @@ def _gradient(line: GradientLine) -> Sequence[str]:
     answers = ("; ".join(map(_answer, each)) for each in (line.row, line.key))
     ungiven = ", ".join(name for names in line.ungiven.values() for name in names)
     return (format_code(line.subject.card.id), f"{line.held_share}{broken}", rounds,
-            ", ".join(map(_call, line.closest)), *answers, escape_text(", ".join(line.given_arrays)), escape_text(ungiven))
+            ", ".join(map(_call, line.closest)), *answers, escape_text(", ".join(line.given_arrays)),
+            escape_text(ungiven))
 
 
 def _findings(looked: Audit) -> Lines:
