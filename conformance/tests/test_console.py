@@ -46,7 +46,7 @@ SEEN = "output against the definition in higher precision: 24 of 24 entries diff
 
 
 def like(*faults: str, agreed: int = 3) -> Evidence:
-    found = tuple(Likeness(name, CATALOGUE[name].stage.value, CATALOGUE[name].story, CATALOGUE[name].link, agreed, 3)
+    found = tuple(Likeness(name, CATALOGUE[name].stage, CATALOGUE[name].story, CATALOGUE[name].link, agreed, 3)
                   for name in faults)
     return Evidence(SEEN, "B=2 H=2 Hkv=2 T=3 S=3 D=2 Dv=2 float32 causal", "B2,H2,Hkv2,T3,S3,D2,Dv2;seed=0", like=found)
 

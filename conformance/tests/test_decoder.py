@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.decoder_keywords import STEP_PATTERNS, USUAL_STEPS, StepPattern
+from attnspec.aspects.decoder.keyword import STEP_PATTERNS, USUAL_STEPS
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import StepPattern
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan

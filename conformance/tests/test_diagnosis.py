@@ -98,7 +98,7 @@ def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) ->
 def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None:
     like = diagnosed(own_subject("fault/causal_off_by_one"), "causal.no_lookahead").likely_faults[0]
     fault = CATALOGUE["causal_off_by_one"]
-    assert (like.stage, like.story, like.link) == (fault.stage.value, fault.story, fault.link)
+    assert (like.stage, like.story, like.link) == (fault.stage, fault.story, fault.link)
     assert like.link
 
 

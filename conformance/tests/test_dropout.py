@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.dropout_keywords import RATE, SEED
 from attnspec.core.errors import UsageError
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import GRAD, RATE, SEED
 from attnspec.core.keywords import DRAWN, OFF
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.gradients.keyword import GRAD_PATTERNS, USUAL_GRADS
 from attnspec.core.errors import ManifestError, TargetError
-from attnspec.core.gradient_keywords import GRAD_PATTERNS, USUAL_GRADS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import GRADIENTS_ONCE, Plan
 from attnspec.engine.asked import samples_gradients

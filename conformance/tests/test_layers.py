@@ -31,6 +31,8 @@ VIOLATIONS = {
     "layers": ("attnspec/core/nouns.py", "import attnspec.spec.clause"),
     "installed": ("attnspec/cli/report.py", "def later():\n    import evaluation.report.page"),
     "evaluation": ("evaluation/report/curves.py", "import evaluation.power.against"),
+    "keywords": ("attnspec/aspects/window/keyword.py", "import numpy"),
+    "definition": ("attnspec/aspects/softcap/mathematics.py", "import attnspec.aspects.softcap.faults"),
     "circles": ("attnspec/spec/clause.py", "import attnspec.spec.load"),
     "report": ("attnspec/report/page.py", "import attnspec.spec.load"),
     "host": ("attnspec/host/calling.py", "import attnspec.core.nouns"),

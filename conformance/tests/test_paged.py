@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.pages.keyword import PAGE_PATTERNS, USUAL_PAGES
 from attnspec.core.errors import SpecError, TargetError, UsageError
 from attnspec.core.forms import InputForm
+from attnspec.core.keyword_nouns import PagePattern
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.page_keywords import PAGE_PATTERNS, USUAL_PAGES, PagePattern
 from attnspec.core.plan import Plan
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine

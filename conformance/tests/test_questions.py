@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import SOUND, attention, exponentials, normalise, within
+from attnspec.aspects.softcap import questions as softcap
+from attnspec.aspects.window import questions as window
+from attnspec.aspects.window.faults import within
+from attnspec.faults.staged import SOUND, attention, exponentials, normalise
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 from attnspec.questions import masks, visibility
@@ -98,7 +101,7 @@ DAMAGES = {"harmless": when(is_poisoned, plus(0.0)), "nan": when(is_poisoned, pl
 
 
 def capped(cap: Callable[[Array, float], Array]) -> Liar:
-    return with_stages(cap=lambda logits, work: logits if work.softcap is None else cap(logits, work.softcap))
+    return with_stages(bend=lambda logits, work: logits if work.softcap is None else cap(logits, work.softcap))
 
 
 CAPS = {"capped": sound, "clipped": capped(lambda logits, most: np.clip(logits, -most, most)),
@@ -109,7 +112,7 @@ def capped_with_bias(call: HandedOver) -> Answer:
     if call.softcap is None or call.bias is None:
         return attention(call)
     bias = np.asarray(call.bias)
-    return attention(call.but(bias=None), replace(SOUND, cap=lambda logits, work: (
+    return attention(call.but(bias=None), replace(SOUND, bend=lambda logits, work: (
         work.softcap * np.tanh((logits + bias) / work.softcap))))
 
 
@@ -177,8 +180,8 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     **{f"hidden_{place}.{content}.{form}": DAMAGES for place in ("key", "value") for content in ("nan", "inf")
        for form in ("mask", "bias", "causal")},
 }
-ASKED = (*masks.MASK_QUESTIONS, *masks.IN_PLACE, *visibility.CAUSAL_QUESTIONS, *visibility.WINDOW_QUESTIONS,
-         *masks.HIDDEN_QUESTIONS)
+ASKED = (*masks.MASK_QUESTIONS, *masks.IN_PLACE, *visibility.CAUSAL_QUESTIONS,
+         *window.QUESTIONS, *softcap.QUESTIONS, *masks.HIDDEN_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

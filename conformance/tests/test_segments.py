@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.segments import words as segments
+from attnspec.aspects.segments.keyword import SEGMENT_PATTERNS, USUAL_SEGMENTS
+from attnspec.aspects.segments.questions import QUESTIONS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.core.segment_keywords import SEGMENT_PATTERNS, USUAL_SEGMENTS
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.sound import DENSE, sound_named
@@ -24,18 +26,17 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.caches import CACHE_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import axes, keywords, segments
+from attnspec.vocabulary.transforms import axes, keywords
 from attnspec.vocabulary.transforms.contents import replace_hidden
 
 SIZES = Sizes(3, 2, 2, 9, 9, 4, 4)
 CROSS = replace(SIZES, T=5)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
-FORM = CACHE_QUESTIONS[-1]
+[FORM] = QUESTIONS
 
 
 def problem(pattern: str = "ragged", more: str = "", dtype: DType = DType.FLOAT32, *, seed: int = 3,

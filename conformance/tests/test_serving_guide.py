@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from attnspec.core.cache_keywords import CACHES, PAST_PATTERNS, SLOPE_PATTERNS
-from attnspec.core.decoder_keywords import STEP_PATTERNS
+from attnspec.aspects.decoder.keyword import STEP_PATTERNS
+from attnspec.aspects.lengths.keyword import LENGTH_PATTERNS
+from attnspec.aspects.pages.keyword import PAGE_PATTERNS
+from attnspec.aspects.past.keyword import PAST_PATTERNS
+from attnspec.aspects.segments.keyword import SEGMENT_PATTERNS
+from attnspec.aspects.sinks.keyword import SINK_PATTERNS
+from attnspec.aspects.slopes.keyword import SLOPE_PATTERNS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Verdict
-from attnspec.core.page_keywords import PAGE_PATTERNS
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import POSITION_PATTERNS, ROTARY, WIDTH_PATTERNS
-from attnspec.core.segment_keywords import SEGMENT_PATTERNS, SEGMENTS
-from attnspec.core.serving_keywords import LENGTH_PATTERNS, SERVING, SINK_PATTERNS
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import fault_subject
@@ -73,7 +75,7 @@ def test_the_table_of_a_rotary_embedding_has_its_keywords() -> None:
 
 
 def test_the_table_has_every_keyword_of_serving() -> None:
-    for word in (*SERVING, *CACHES, *SEGMENTS):
+    for word in (word for word in KEYWORDS.values() if word.pool in {"serving", "caches", "segments"}):
         assert f"| `{word.name}` | {word.shape} | " in GUIDE
         assert word.name in KEYWORDS
 

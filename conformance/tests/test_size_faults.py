@@ -14,8 +14,8 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, declaration_of, fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.planted import Axes, Planted, axes_of
+from attnspec.faults.size_family import FaultFamily
 from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
-from attnspec.faults.sizes.family import FaultFamily
 from attnspec.faults.sizes.make import MECHANISMS, drawn
 from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_ids, own_subject

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 import mpmath
 import numpy as np
 import pytest
+from attnspec.aspects.softcap.mathematics import Softcap
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import Precision, assumed, precision_of
-from attnspec.numerics.roundings import slope
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
@@ -70,15 +70,15 @@ def test_capped_logits_are_no_further_apart_than_twice_the_cap() -> None:
 @pytest.mark.parametrize("error", [0.0, 1e-6, 0.1, 5.0])
 def test_no_step_of_this_size_climbs_more_than_the_slope_allows(cap: float, error: float) -> None:
     x = np.concatenate([np.linspace(0, 12, 97), [300.0, 1e6]]).astype(np.longdouble)
-    steepest = slope(np.asarray(x, float), error, cap)
+    steepest = Softcap(cap).steepest(np.asarray(x, float), error)
     for step in np.linspace(-error, error, 9).astype(np.longdouble):
         climbed = np.abs(cap * np.tanh((x + step) / cap) - cap * np.tanh(x / cap))
         assert (climbed <= steepest * abs(step) * (1 + 1e-12) + 1e-17).all()
 
 
 def test_a_logit_far_above_the_cap_hands_no_error_on() -> None:
-    assert slope(np.array([100.0]), 1e-3, 2.0)[0] < 1e-40
-    assert slope(np.array([0.0]), 1e-3, 2.0)[0] == 1.0
+    assert Softcap(2.0).steepest(np.array([100.0]), 1e-3)[0] < 1e-40
+    assert Softcap(2.0).steepest(np.array([0.0]), 1e-3)[0] == 1.0
 
 
 # Honest ways to compute it

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attnspec.aspects.window import words
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keywords import GROWN_FROM, VALUED, Window
+from attnspec.core.keyword import GROWN_FROM, Window
+from attnspec.core.keywords import VALUED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named
@@ -228,7 +230,7 @@ def posed(window: Window | None = (1, 1), more: str = "mask causal") -> Posed[Pr
 
 
 def test_a_window_as_a_mask_hides_the_same_keys() -> None:
-    before, after = posed().one, keywords.window_as_mask(posed()).one
+    before, after = posed().one, words.window_as_mask(posed()).one
     assert after.keywords == {"mask"}
     np.testing.assert_array_equal(visible_keys(after, TOP_LEFT), visible_keys(before, TOP_LEFT))
 
@@ -249,7 +251,7 @@ def test_a_keyword_that_is_left_out_is_the_only_one(keyword: Any) -> None:  # no
 
 @pytest.mark.parametrize("to", ["unbounded", "as wide as all"])
 def test_a_window_that_keeps_no_key_away_hides_nothing(to: Any) -> None:  # noqa: ANN401  (a literal)
-    after = keywords.with_window(posed(more=""), to=to).one
+    after = words.with_window(posed(more=""), to=to).one
     assert after.window is not None
     for conventions in (TOP_LEFT, BOTTOM_RIGHT):
         assert visible_keys(after, conventions).all()

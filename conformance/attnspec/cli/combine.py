@@ -12,7 +12,7 @@ import click
 from attnspec.cli.apart import keep_apart
 from attnspec.core import paths
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
-from attnspec.core.gradient_keywords import PROFILE
+from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.surroundings import kind_of
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
@@ -105,7 +105,7 @@ def with_findings(event: Event) -> Event:
 
 def _backward(card: SubjectCard, folder: Path) -> dict[str, str]:
     """Where the backward pass rounds, as its manifest says: records of earlier versions do not tell it."""
-    if PROFILE not in card.claims:
+    if GRADIENTS_PROFILE not in card.claims:
         return {}
     from attnspec.subjects.declared_precision import backward_named_of  # noqa: PLC0415  (weight: NumPy)
 

@@ -18,7 +18,7 @@ from attnspec.cli.words import WIDTH, explain_word, list_vocabulary, wrap_paragr
 from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
-from attnspec.faults.sizes.family import SEEDED
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.codec import encode
 from attnspec.report.figures import count_noun
@@ -142,7 +142,7 @@ def _tell_others(name: str, law: Spec) -> None:
 
 
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
-    yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage.value})\n"
+    yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage})\n"
     for text in (fault.story, f"it shows with: {fault.reach}", fault.link, *_convicting(fault, law)):
         yield "\n".join(wrap_paragraph(text))
 

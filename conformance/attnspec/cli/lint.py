@@ -37,8 +37,8 @@ from attnspec.core.paths import folder
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.core.surroundings import kind_of
 from attnspec.engine.known_failures import check_deviations
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
 from attnspec.record import codec as record
 from attnspec.record.events import Key
 from attnspec.record.read import read_records

@@ -217,7 +217,7 @@ def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> It
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
     if not target.startswith(OWN):
         return judgeable_subjects(implementations)
-    from attnspec.faults.sizes.family import SEEDED  # noqa: PLC0415  (used with the next line only)
+    from attnspec.faults.size_family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
 
     return own_ids(target.partition(SEEDED)[2])

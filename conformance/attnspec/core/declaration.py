@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, Literal
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.deviation import Deviation
 from attnspec.core.forms import InputForm
-from attnspec.core.keywords import KeywordLimits
+from attnspec.core.keyword import KeywordLimits
+from attnspec.core.keywords import CACHED, keyword_misfit, keywords_beside
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, RefusalCondition, nearest_taken
 
@@ -114,7 +114,11 @@ class Limits(KeywordLimits):
     def brings(self, keyword: str) -> frozenset[str]:
         """The keywords together with which alone the subject takes this one."""
         whole = (each.without for each in self.refuses if each.keywords == {keyword} and not each.conditions)
-        return KeywordLimits.brings(self, keyword).union(*whole)
+        return keywords_beside(self, keyword).union(*whole)
+
+    def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
+        """What of a keyword's value the subject cannot take; empty if it takes it."""
+        return keyword_misfit(self, keyword, value, causal=causal)
 
     def misfit_of(self, sizes: Mapping[str, int], keywords: Collection[str] = ()) -> str:
         """What of these sizes is not taken with these keywords in use, after `the subject …`; empty if they are taken.

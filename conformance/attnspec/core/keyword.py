@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnspec.core.errors import SpecError, hint
 from attnspec.core.nouns import Kind
 
 
@@ -21,6 +22,39 @@ class Acts(enum.Enum):
     LAYER = "layer"            # the projections around attention
     WEIGHTS = "weights"        # what becomes of the weights behind the softmax
     ROTATION = "rotation"      # by which angles which features are turned
+    STORAGE = "storage"        # which numbers the entries stand for
+
+
+Window = tuple[int | None, int | None]
+"""How many keys a query sees to the left and to the right of its own place; None: no bound on that side."""
+
+GROWN_FROM = 32  # keys: below, the usual reaches are a good part of all
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordLimits:
+    """What a subject cannot take of a keyword, by design.
+
+    window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
+    as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
+    slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
+    segments_are_shared: query_segments and key_segments are one array.
+    stored_query, stored_key, stored_value: the format in which codes are stored (`core/storage.py`); empty: codes come
+    in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale; empty: any.
+    """
+
+    window_needs_causal: bool = False
+    window_is_symmetric: bool = False
+    window_is_bounded: bool = False
+    min_window: int = 0
+    slopes_are_shared: bool = False
+    segments_are_shared: bool = False
+    stored_query: str = ""
+    stored_key: str = ""
+    stored_value: str = ""
+    query_scales: str = ""
+    key_scales: str = ""
+    value_scales: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +121,11 @@ class Keyword:
     counts: of an array of lengths, the axis of which it counts the first entries.  is_from_place: it counts from the
     query's own place, and hides nothing.  beside: the keyword without which it is never given.  is_drawn: a whole
     number that a recipe draws by its own seed.
-    rare: values that few take.
+    meaning_of: the array whose entries it gives another meaning, as a scale does to codes.
+    rare: values that few take.  numbers: by its name in a sentence, a number of a value at which a mistake may begin.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
+    comes_with: the keywords together with which a subject with these limits takes it.
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
     what the audit's column about it asks.
     For `attnspec init`: other_names: what libraries call it, the usual name first; parameters: all names under which it
@@ -117,12 +153,44 @@ class Keyword:
     is_from_place: bool = False
     is_drawn: bool = False
     beside: str = ""
-    misfit: Callable[[Any, Any, bool], str] | None = None
+    misfit: Callable[[KeywordLimits, Any, bool], str] | None = None
+    meaning_of: str = ""
     rare: RareValues | None = None
+    numbers: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     needs_causal: str = ""
+    comes_with: Callable[[KeywordLimits], frozenset[str]] | None = None
     called: str = ""
     questions: Mapping[str, str] = field(default_factory=dict)
     asks: str = ""
     other_names: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     sayings: tuple[Saying, ...] = ()
+
+
+def read_number(name: str, text: str) -> float:
+    """A number in a recipe. Raises ValueError that names the field."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} should be a number, not {text!r}") from None
+
+
+def _pattern_reader(keyword: str, known: tuple[str, ...]) -> Callable[[str], str]:
+    """Reads the name of a pattern from a recipe. It raises ValueError, with the nearest name, for any other text."""
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"{keyword}={text} names no pattern.{hint(text, known)}".rstrip("."))
+        return text
+    return read
+
+
+def make_pattern_values(keyword: str, known: Mapping[Any, str], usual: tuple[Any, ...], what: str,
+                        plural: str = "") -> Values:
+    """The values of a keyword whose arrays are made by patterns, the first of the usual ones where none is said."""
+    def taken(name: str) -> str:
+        if name not in known:
+            raise SpecError.unknown(f"pattern of {what}", name, known)
+        return name
+
+    plural = plural or f"{keyword.removesuffix('s')}_patterns"
+    return Values(usual, plural, usual[0], str, _pattern_reader(keyword, tuple(known)), taken)

@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any, Literal
 
 from attnspec.core.errors import SpecError
-from attnspec.core.keyword import Acts, Keyword, Saying, Values
+from attnspec.core.keyword import Acts, Keyword, Saying, Values, make_pattern_values
 from attnspec.core.keywords import KEYWORDS, VALUED, Lists
 from attnspec.core.nouns import Kind
-from attnspec.core.serving_keywords import make_patterns
 
 POSITIONS = "positions"
 """The name of the second parameter, by which a rotary embedding is known."""
@@ -78,7 +77,7 @@ _word = partial(Keyword, acts=Acts.ROTATION, kinds=_ROTARY, in_layers=False, is_
 
 _ALL = (
     _word(POSITIONS, "(B,T) int32", "the place of each token; given by position, as the second argument", PROFILE,
-          annotation="{0}", required=_ROTARY, axes="BT", values=make_patterns(
+          annotation="{0}", required=_ROTARY, axes="BT", values=make_pattern_values(
               POSITIONS, POSITION_PATTERNS, USUAL_POSITIONS, "positions"),
           other_names=("position_ids", "input_pos", "offset"),
           parameters=("positions", "position_ids", "input_pos", "pos", "segment_pos", "input_positions")),
@@ -89,7 +88,7 @@ _ALL = (
           parameters=("base", "theta", "rope_theta", "max_wavelength", "rope_base", "freq_base"),
           sayings=(Saying("base", posed=500000.0),)),
     _word("rotary_width", "int", "how many features are turned, the first r; all if it is left out", "",
-          annotation="int | None", values=make_patterns(
+          annotation="int | None", values=make_pattern_values(
               "rotary_width", WIDTH_PATTERNS, USUAL_WIDTHS, "rotary widths", "rotary_width_patterns"),
           other_names=("rotary_embedding_dim", "rotary_dim", "dims"),
           parameters=("rotary_width", "rotary_embedding_dim", "rotary_dim", "dims", "rope_dim", "rot_dim", "n_elem"),

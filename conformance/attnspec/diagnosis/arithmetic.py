@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.errors import ManifestError
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
 from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from attnspec.core.forms import InputForm
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judge_case
 from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs
@@ -66,7 +66,7 @@ class FaultMatch:
     def likeness(self) -> Likeness:
         """The match as the record has it."""
         fault, name = self.fault, self.fault.name.partition("@")[0]
-        return Likeness(name, fault.stage.value, fault.story, fault.link, self.agreed_calls, self.tried_calls)
+        return Likeness(name, fault.stage, fault.story, fault.link, self.agreed_calls, self.tried_calls)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,16 +8,33 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import COUNTS, FROM_PLACE
+from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import all_mistakes
+from attnspec.faults.panel import (
+    BLOCKS,
+    EVEN,
+    GROUPED,
+    GROUPED_LAYER,
+    LONG,
+    LONGER,
+    ONE,
+    ONE_KEY,
+    QUERIES,
+    REMEMBERED,
+    REMEMBERED_LAYER,
+    SQUARE,
+    SQUARE_LAYER,
+    WIDE_LAYER,
+    panel_recipe,
+)
 from attnspec.numerics.precision import Precision
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Problem, Sizes
@@ -32,23 +49,6 @@ from attnspec.vocabulary.transforms.contents import replace_hidden
 from attnspec.vocabulary.transforms.history import lay_out
 from attnspec.vocabulary.transforms.keywords import broadcast_mask
 
-#                     B  H Hkv  T   S   D  Dv
-_REMEMBERED = Sizes(1, 2, 2, 4, 6, 5, 3)      # no shape of the pool: nothing of it can have been remembered before
-_LONGER = Sizes(1, 2, 2, 4, 9, 5, 3)
-_GROUPED = Sizes(2, 6, 2, 5, 7, 6, 4)
-_QUERIES = Sizes(2, 3, 3, 9, 6, 8, 5)
-_SQUARE = Sizes(2, 2, 2, 6, 6, 5, 5)
-_BLOCKS = Sizes(2, 4, 2, 18, 37, 16, 8)
-_EVEN = Sizes(1, 4, 4, 32, 32, 9, 16)
-_LONG = Sizes(1, 2, 2, 2, 530, 8, 8)
-_ONE = Sizes(2, 2, 2, 1, 5, 7, 4)
-_ONE_KEY = Sizes(2, 2, 2, 5, 1, 7, 4)
-_RAGGED = Sizes(3, 2, 2, 4, 11, 6, 5)         # keys enough for three lengths, of which some end in the past
-_REMEMBERED_LAYER = Sizes(2, 2, 2, 4, 4, 6, 6)
-_SQUARE_LAYER = Sizes(2, 3, 3, 5, 5, 4, 4)
-_WIDE_LAYER = Sizes(2, 2, 2, 5, 7, 4, 3)
-_GROUPED_LAYER = Sizes(2, 4, 2, 6, 5, 4, 4)
-
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticCall:
@@ -59,12 +59,9 @@ class DiagnosticCall:
     change: Callable[[Posed[Problem]], Posed[Problem]] | None = None
 
 
-def _call(sizes: Sizes, keywords: str, families: str = "normal", *, mask: str = "random", seed: int = 1,
-          bias: str = "normal", scale: float = 0.3, flips: bool = False,
-          change: Callable[[Posed[Problem]], Posed[Problem]] | None = None, **values: Any) -> DiagnosticCall:  # noqa: ANN401  (by the keyword)
-    features = frozenset(keywords.split())
-    return DiagnosticCall(Recipe(sizes, tuple(families.split()), mask if "mask" in features else "none", features, seed,
-                       bias=bias, scale=scale, values=values), flips, change)
+def _call(sizes: Sizes, keywords: str, families: str = "normal", *, flips: bool = False,
+          change: Callable[[Posed[Problem]], Posed[Problem]] | None = None, **given: Any) -> DiagnosticCall:  # noqa: ANN401  (as `panel_recipe`)
+    return DiagnosticCall(panel_recipe(sizes, keywords, families, **given), flips, change)
 
 
 def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
@@ -76,93 +73,57 @@ def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
 _STRIDED, _TRANSPOSED = partial(lay_out, layout="strided"), partial(lay_out, layout="transposed")
 
 CALLS: tuple[DiagnosticCall, ...] = (
-    *(_call(_REMEMBERED, "mask bias scale", seed=seed, scale=scale)
+    *(_call(REMEMBERED, "mask bias scale", seed=seed, scale=scale)
       for seed, scale in ((1, 0.3), (2, 0.125), (1, 0.3), (3, 1.0), (2, 0.125), (4, -0.25), (1, 0.3), (5, 0.3))),
-    _call(_REMEMBERED, "causal", seed=2), _call(_LONGER, "causal", seed=3), _call(_REMEMBERED, "causal", seed=4),
-    _call(_REMEMBERED, "", seed=2), _call(_REMEMBERED, "", seed=3),
-    _call(_SQUARE, "", flips=True), _call(_GROUPED, "", seed=2), _call(_GROUPED, "causal", seed=3, flips=True),
-    _call(_QUERIES, "causal", seed=4), _call(_SQUARE, "causal", seed=5), _call(_SQUARE, "mask", flips=True),
-    _call(_SQUARE, "mask", mask="per_head", seed=6), _call(_QUERIES, "mask", mask="padding", seed=7),
-    _call(_GROUPED, "mask causal", seed=8), _call(_GROUPED, "bias", seed=9), _call(_SQUARE, "bias", bias="large"),
-    _call(_SQUARE, "mask bias causal", seed=11), _call(_SQUARE, "scale", scale=0.3, seed=12),
-    _call(_SQUARE, "scale", scale=-0.25, seed=13), _call(_QUERIES, "scale bias", scale=1.0, seed=14),
-    _call(_SQUARE, "return_weights", seed=15), _call(_GROUPED, "return_weights mask", seed=16),
-    _call(_QUERIES, "return_weights causal", seed=17), _call(_ONE, "", seed=18), _call(_ONE, "mask", seed=19),
-    _call(_EVEN, "", seed=20), _call(_EVEN, "causal", seed=21), _call(_EVEN, "mask", mask="block", seed=22),
-    _call(_BLOCKS, "", seed=23), _call(_BLOCKS, "mask", mask="left_padding", seed=24),
-    _call(_BLOCKS, "causal", seed=25), _call(_BLOCKS, "", "log_normal", seed=26),
-    _call(_BLOCKS, "mask bias", "log_normal student_t", seed=27),
-    _call(_SQUARE, "", "huge_logits", seed=28), _call(_QUERIES, "mask", "huge_logits", seed=29),
-    _call(_SQUARE, "", "offset", seed=30), _call(_EVEN, "", "integers", seed=31),
-    _call(_SQUARE, "mask", "far_below_zero", seed=32), _call(_SQUARE, "", "above_88", seed=33),
-    _call(_SQUARE, "", "tiny_values", seed=34), _call(_SQUARE, "mask", mask="with_empty_rows", seed=35),
-    _call(_SQUARE, "mask", "mask_attack", mask="attack", seed=38),
-    _call(_SQUARE, "mask", "mask_attack_far", mask="attack", seed=39),
-    _call(_SQUARE, "mask", "mask_attack", mask="attack", seed=43, change=_hidden_above),
-    _call(_SQUARE, "mask", "mask_attack_far", mask="attack", seed=44, change=_hidden_above),
-    _call(_SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-11, seed=45),
-    _call(_SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-15, seed=46),
-    _call(_SQUARE, "mask", seed=47, change=partial(broadcast_mask, over="batch")),
-    _call(_SQUARE, "mask", seed=48, change=partial(broadcast_mask, over="heads")),
-    _call(_SQUARE, "mask", seed=49, change=partial(broadcast_mask, over="queries")),
-    _call(_SQUARE, "", seed=50, change=_STRIDED), _call(_SQUARE, "mask bias", seed=51, change=_STRIDED),
-    _call(_SQUARE, "", seed=52, change=_TRANSPOSED), _call(_SQUARE, "mask bias", seed=53, change=_TRANSPOSED),
-    *(_call(_QUERIES, "mask", mask="padding", seed=54, change=partial(replace_hidden, arrays=(name,), content=content))
+    _call(REMEMBERED, "causal", seed=2), _call(LONGER, "causal", seed=3), _call(REMEMBERED, "causal", seed=4),
+    _call(REMEMBERED, "", seed=2), _call(REMEMBERED, "", seed=3),
+    _call(SQUARE, "", flips=True), _call(GROUPED, "", seed=2), _call(GROUPED, "causal", seed=3, flips=True),
+    _call(QUERIES, "causal", seed=4), _call(SQUARE, "causal", seed=5), _call(SQUARE, "mask", flips=True),
+    _call(SQUARE, "mask", mask="per_head", seed=6), _call(QUERIES, "mask", mask="padding", seed=7),
+    _call(GROUPED, "mask causal", seed=8), _call(GROUPED, "bias", seed=9), _call(SQUARE, "bias", bias="large"),
+    _call(SQUARE, "mask bias causal", seed=11), _call(SQUARE, "scale", scale=0.3, seed=12),
+    _call(SQUARE, "scale", scale=-0.25, seed=13), _call(QUERIES, "scale bias", scale=1.0, seed=14),
+    _call(SQUARE, "return_weights", seed=15), _call(GROUPED, "return_weights mask", seed=16),
+    _call(QUERIES, "return_weights causal", seed=17), _call(ONE, "", seed=18), _call(ONE, "mask", seed=19),
+    _call(EVEN, "", seed=20), _call(EVEN, "causal", seed=21), _call(EVEN, "mask", mask="block", seed=22),
+    _call(BLOCKS, "", seed=23), _call(BLOCKS, "mask", mask="left_padding", seed=24),
+    _call(BLOCKS, "causal", seed=25), _call(BLOCKS, "", "log_normal", seed=26),
+    _call(BLOCKS, "mask bias", "log_normal student_t", seed=27),
+    _call(SQUARE, "", "huge_logits", seed=28), _call(QUERIES, "mask", "huge_logits", seed=29),
+    _call(SQUARE, "", "offset", seed=30), _call(EVEN, "", "integers", seed=31),
+    _call(SQUARE, "mask", "far_below_zero", seed=32), _call(SQUARE, "", "above_88", seed=33),
+    _call(SQUARE, "", "tiny_values", seed=34), _call(SQUARE, "mask", mask="with_empty_rows", seed=35),
+    _call(SQUARE, "mask", "mask_attack", mask="attack", seed=38),
+    _call(SQUARE, "mask", "mask_attack_far", mask="attack", seed=39),
+    _call(SQUARE, "mask", "mask_attack", mask="attack", seed=43, change=_hidden_above),
+    _call(SQUARE, "mask", "mask_attack_far", mask="attack", seed=44, change=_hidden_above),
+    _call(SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-11, seed=45),
+    _call(SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-15, seed=46),
+    _call(SQUARE, "mask", seed=47, change=partial(broadcast_mask, over="batch")),
+    _call(SQUARE, "mask", seed=48, change=partial(broadcast_mask, over="heads")),
+    _call(SQUARE, "mask", seed=49, change=partial(broadcast_mask, over="queries")),
+    _call(SQUARE, "", seed=50, change=_STRIDED), _call(SQUARE, "mask bias", seed=51, change=_STRIDED),
+    _call(SQUARE, "", seed=52, change=_TRANSPOSED), _call(SQUARE, "mask bias", seed=53, change=_TRANSPOSED),
+    *(_call(QUERIES, "mask", mask="padding", seed=54, change=partial(replace_hidden, arrays=(name,), content=content))
       for name in ("key", "value") for content in ("nan", "inf")),
-    _call(_SQUARE, "scale", scale=0.0, seed=40), _call(_ONE_KEY, "", seed=41),
-    _call(_SQUARE, "mask causal", mask="with_empty_rows", seed=42),
-    _call(_LONG, "", seed=36), _call(_LONG, "mask", seed=37),
+    _call(SQUARE, "scale", scale=0.0, seed=40), _call(ONE_KEY, "", seed=41),
+    _call(SQUARE, "mask causal", mask="with_empty_rows", seed=42),
+    _call(LONG, "", seed=36), _call(LONG, "mask", seed=37),
 )
 
 LAYER_CALLS: tuple[DiagnosticCall, ...] = (
-    *(_call(_REMEMBERED_LAYER, "", "integers", seed=seed) for seed in (1, 2, 1)),
-    _call(_SQUARE_LAYER, "", "integers", flips=True), _call(_SQUARE_LAYER, "mask", "integers", seed=2, flips=True),
-    _call(_SQUARE_LAYER, "causal", "integers", seed=3, flips=True), _call(_WIDE_LAYER, "", "integers", seed=4),
-    _call(_WIDE_LAYER, "mask causal", "integers", seed=5), _call(_WIDE_LAYER, "bias", "integers", seed=6),
-    _call(_GROUPED_LAYER, "", "integers", seed=7), _call(_GROUPED_LAYER, "causal", "huge_logits", seed=8),
-    _call(_SQUARE_LAYER, "return_weights", "integers", seed=9),
-    _call(_SQUARE_LAYER, "return_weights mask", "integers", seed=10),
-    _call(_SQUARE_LAYER, "return_weights causal", "integers", seed=11),
+    *(_call(REMEMBERED_LAYER, "", "integers", seed=seed) for seed in (1, 2, 1)),
+    _call(SQUARE_LAYER, "", "integers", flips=True), _call(SQUARE_LAYER, "mask", "integers", seed=2, flips=True),
+    _call(SQUARE_LAYER, "causal", "integers", seed=3, flips=True), _call(WIDE_LAYER, "", "integers", seed=4),
+    _call(WIDE_LAYER, "mask causal", "integers", seed=5), _call(WIDE_LAYER, "bias", "integers", seed=6),
+    _call(GROUPED_LAYER, "", "integers", seed=7), _call(GROUPED_LAYER, "causal", "huge_logits", seed=8),
+    _call(SQUARE_LAYER, "return_weights", "integers", seed=9),
+    _call(SQUARE_LAYER, "return_weights mask", "integers", seed=10),
+    _call(SQUARE_LAYER, "return_weights causal", "integers", seed=11),
 )
 
-_PAST, _SEGMENTS = "past_key past_value", "query_segments key_segments"
-
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
-    _call(_SQUARE, "window", seed=60), _call(_QUERIES, "window causal", seed=61, window=(1, None)),
-    _call(_GROUPED, "window mask", seed=62, window=(0, 2)), _call(_SQUARE, "window bias", seed=63, window=(None, 1)),
-    _call(_ONE, "window", seed=64, window=(1, 1)), _call(_EVEN, "window", seed=65, window=(3, None)),
-    _call(_SQUARE, "softcap", seed=66), _call(_QUERIES, "softcap causal", seed=67, softcap=0.5),
-    _call(_GROUPED, "softcap mask", seed=68), _call(_SQUARE, "softcap bias", seed=69),
-    _call(_SQUARE, "softcap scale", seed=70, scale=1.0), _call(_ONE, "softcap", seed=71),
-    _call(_RAGGED, "key_lengths", seed=72), _call(_RAGGED, "key_lengths causal", seed=73),
-    _call(_RAGGED, "key_lengths mask", seed=74), _call(_EVEN, "key_lengths bias", seed=75, key_lengths="one_short"),
-    _call(_ONE, "key_lengths", seed=76), _call(_BLOCKS, "key_lengths", seed=77, key_lengths="first_full"),
-    _call(_QUERIES, "query_lengths", seed=78), _call(_RAGGED, "query_lengths key_lengths causal", seed=79),
-    _call(_SQUARE, "sinks", seed=80), _call(_GROUPED, "sinks causal", seed=81, sinks="rising"),
-    _call(_QUERIES, "sinks mask", seed=82, sinks="normal"), _call(_ONE, "sinks", seed=83),
-    _call(_RAGGED, "sinks key_lengths", seed=84), _call(_SQUARE, "sinks window", seed=85),
-    _call(_BLOCKS, "sinks", seed=86),
-    _call(_GROUPED, _PAST, seed=87), _call(_QUERIES, _PAST, seed=88, past_key="one_past"),
-    _call(_SQUARE, f"{_PAST} causal", seed=89), _call(_LONGER, f"{_PAST} causal", seed=90, past_key="new_as_queries"),
-    _call(_RAGGED, f"{_PAST} key_lengths", seed=91), _call(_GROUPED, f"{_PAST} key_lengths", seed=92),
-    _call(_RAGGED, f"{_PAST} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
-    _call(_SQUARE, f"{_PAST} mask", seed=94), _call(_SQUARE, f"{_PAST} bias", seed=95),
-    _call(_ONE, f"{_PAST} causal", seed=96, past_key="one_new"), _call(_GROUPED, f"{_PAST} window", seed=97),
-    _call(_SQUARE, "return_lse", seed=105), _call(_RAGGED, "return_lse scale", seed=106),
-    _call(_QUERIES, "return_lse causal", seed=107), _call(_SQUARE, "return_lse mask", seed=108, mask="padding"),
-    _call(_SQUARE, "return_lse mask", seed=109, mask="with_empty_rows"), _call(_SQUARE, "return_lse bias", seed=110),
-    _call(_GROUPED, "return_lse", seed=111), _call(_BLOCKS, "return_lse", seed=112),
-    _call(_EVEN, "return_lse", seed=113), _call(_SQUARE, "return_lse sinks", seed=114),
-    _call(_SQUARE, "return_lse return_weights", seed=115),
-    _call(_SQUARE, "alibi_slopes", seed=98), _call(_GROUPED, "alibi_slopes", seed=99, alibi_slopes="of_entries"),
-    _call(_QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
-    _call(_SQUARE, "alibi_slopes mask", seed=101), _call(_SQUARE, "alibi_slopes bias", seed=102),
-    _call(_ONE, "alibi_slopes", seed=103), _call(_SQUARE, f"{_PAST} alibi_slopes", seed=104),
-    _call(_SQUARE, _SEGMENTS, seed=110), _call(_RAGGED, _SEGMENTS, seed=111, query_segments="by_turns"),
-    _call(_SQUARE, f"{_SEGMENTS} causal", seed=112, query_segments="ragged"),
-    _call(_GROUPED, f"{_SEGMENTS} mask", seed=113, query_segments="padded"),
-    _call(_SQUARE, f"{_SEGMENTS} bias", seed=114, query_segments="by_turns"),
-    _call(_BLOCKS, _SEGMENTS, seed=115, query_segments="padded"),
+    *(DiagnosticCall(recipe) for aspect in all_mistakes() for recipe in aspect.panel),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
 

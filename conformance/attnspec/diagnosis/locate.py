@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import BESIDE, KEYWORDS, OFF, VALUED, acting_on
+from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS, OFF, VALUED, acting_on
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.numerics.expectation import Expectation, expect

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import inf
+from typing import Any
 
 import numpy as np
 
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
 from attnspec.diagnosis.ranges import describe_ranges, wrong_entries
-from attnspec.numerics.sinks import sink_over_lse
+from attnspec.numerics.extra_key import extra_over_lse
 from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.problem import Problem, Sizes
@@ -85,12 +86,10 @@ def _largest_of(name: str) -> Callable[[Problem], float | None]:
     return read
 
 
-def _window_side(side: int) -> Callable[[Problem], float | None]:
+def _number_of(keyword: str, number: Callable[[Any], float]) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
-        if problem.window is None:
-            return None
-        width = problem.window[side]
-        return inf if width is None else float(width)
+        value = getattr(problem, keyword)
+        return None if value is None else number(value)
     return read
 
 
@@ -118,10 +117,9 @@ VARIABLES = (
     ProblemNumber("P + i", _last_place),
     ProblemNumber("the largest key length", _largest_of("key_lengths")),
     ProblemNumber("the largest query length", _largest_of("query_lengths")),
-    ProblemNumber("the window to the left", _window_side(0)),
-    ProblemNumber("the window to the right", _window_side(1)),
-    ProblemNumber("softcap", lambda problem: problem.softcap),
-    ProblemNumber("sink - lse", sink_over_lse),
+    *(ProblemNumber(name, _number_of(word.name, number))
+      for word in KEYWORDS.values() for name, number in word.numbers.items()),
+    ProblemNumber("sink - lse", extra_over_lse),
 )
 """In this order: the first that divides the cases is told. P + i is the place of the last query behind a past."""
 

@@ -46,7 +46,7 @@ class Matrix:
         """
         name = _base(fault)
         if name not in self._needs:
-            own = {fault.stage.value} & KEYWORDS.keys()
+            own = {fault.stage} & KEYWORDS.keys()
             checks = self.checks()
             # a clause that puts every keyword beside every other says of none that it is needed
             convicting = [checks[clause] for clause in self.refutations().of_fault(name)

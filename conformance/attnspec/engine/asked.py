@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnspec.core.compiling import SECONDS
-from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
-from attnspec.core.gradient_keywords import GRAD, POOL, PROFILE
+from attnspec.core.keyword_nouns import DROPOUT_POOL, GRAD, GRADIENTS_POOL, GRADIENTS_PROFILE
 from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.plan import Plan
 from attnspec.engine.selection import is_hurried
@@ -36,8 +35,8 @@ def with_requested_features(subject: Subject, plan: Plan) -> Subject:
 
 def _names_gradients(plan: Plan, subject: Subject) -> bool:
     """Whether a run asks a framework for gradients in full. An audit does where the manifest claims them."""
-    asking = {POOL, DROPOUT_POOL}
-    if plan.variants == (AS_DECLARED,) and PROFILE in subject.declaration.claims:
+    asking = {GRADIENTS_POOL, DROPOUT_POOL}
+    if plan.variants == (AS_DECLARED,) and GRADIENTS_PROFILE in subject.declaration.claims:
         return True
     return not asking.isdisjoint({*plan.asked_for, *(name.partition(".")[0] for name in plan.clauses)})
 

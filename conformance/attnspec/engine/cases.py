@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import COUNTS, VALUED
+from attnspec.core.keywords import CACHED, COUNTS, VALUED
 from attnspec.core.nouns import Verdict
 from attnspec.problems.caches import past_by
 from attnspec.problems.keyword_arrays import keyword_array

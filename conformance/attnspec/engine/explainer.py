@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import Level
 from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import RaisingExplainer, missing_lift, of_no_answer, of_wrong_clause, way_out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnspec.core.declaration import Declaration
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import GRADIENTS_ONCE, NOT_AT_FLOAT64, PUT_ONCE, SAMPLE, Plan
 from attnspec.engine.known_failures import find_deviation

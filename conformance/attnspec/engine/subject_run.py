@@ -17,7 +17,7 @@ from attnspec.core.coverage import write_pairs
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.feature_coverage import triples_taken
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD

@@ -10,6 +10,7 @@ sinks, one more key stands behind the others, of zeros, whose logit is the sink.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Protocol
@@ -17,9 +18,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from attnspec.faults import staged as forward
+from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope, own_queries
 from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues, Stored, Taken
 from attnspec.faults.dropping import factors_of
-from attnspec.faults.serving import slope
+from attnspec.faults.serving import add_by_place, ahead
 from attnspec.faults.work import HandedOver, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -63,8 +65,8 @@ def take(call: HandedOver, grad: Array, way: BackwardMethod) -> Taken:
     work = forward.prepare(call)
     wide = np.dtype(np.float64) if way.is_float64 else wide_dtype(call.query.dtype)
     query, key, value = (np.asarray(array).astype(wide) for array in (work.query, work.key, work.value))
-    added = slope(forward.add_bias(np.zeros(work.shape, wide), work), work)
-    has_added = call.bias is not None or call.alibi_slopes is not None
+    added = add_by_place(forward.add_bias(np.zeros(work.shape, wide), work), work)
+    has_added = call.bias is not None or added_logits(work, ahead(work), wide) is not None
     visible = work.visible & _within(call, work.shape)
     taken = Taken(call, query, key, value, np.asarray(grad).astype(wide), np.where(visible, added, 0).astype(wide)
                   if has_added else None, visible, forward.scale(work), key.shape[2], np.shape(call.key)[1])
@@ -73,9 +75,8 @@ def take(call: HandedOver, grad: Array, way: BackwardMethod) -> Taken:
 
 def _within(call: HandedOver, shape: tuple[int, ...]) -> Array:
     """(B,1,T,1): the queries that each batch entry has; shape: (B,H,T,S)."""
-    if call.query_lengths is None:
-        return np.ones((1, 1, 1, 1), bool)
-    return np.arange(shape[2])[:, None] < call.query_lengths[:, None, None, None]
+    own = own_queries(call, shape[2])
+    return np.ones((1, 1, 1, 1), bool) if own is None else own
 
 
 def _with_sink(taken: Taken, sinks: Array) -> Taken:
@@ -128,17 +129,15 @@ def _clean(array: Array) -> Array:
 
 
 def _with_logits(known: BackwardValues) -> BackwardValues:
-    """With capped and added logits."""
+    """With bent and added logits."""
     taken, a = known.taken, known.taken.wide.type(known.taken.factor)
     root = np.sqrt(np.abs(a))
     left, right, after = {"logit": (taken.query, taken.key, a), "query": (taken.query * a, taken.key, 1),
                           "both": (taken.query * root * np.sign(a), taken.key * root, 1)}[known.way.scaling]
-    capped = known.kept("logits", known.kept("logits", left @ _clean(right).swapaxes(-1, -2)) * taken.wide.type(after))
-    if taken.call.softcap is not None:
-        cap = taken.wide.type(taken.call.softcap)
-        capped = known.kept("logits", known.kept("logits", np.tanh(known.kept("logits", capped / cap))) * cap)
-    return known.but(capped=capped,
-                     logits=capped if taken.added is None else known.kept("logits", capped + taken.added))
+    keep = functools.partial(known.kept, "logits")
+    scaled = keep(keep(left @ _clean(right).swapaxes(-1, -2)) * taken.wide.type(after))
+    bent = bend_logits(scaled, taken.call, keep)
+    return known.but(bent=bent, logits=bent if taken.added is None else keep(bent + taken.added))
 
 
 def _again(known: BackwardValues, edits: Edits, reread: Reread | None) -> BackwardValues:
@@ -172,11 +171,11 @@ def _with_scores(known: BackwardValues, edits: Edits) -> BackwardValues:
 
 
 def _dots(known: BackwardValues, edits: Edits) -> tuple[Array, BackwardValues]:
-    """DX (B,H,T,S), behind the softcap."""
+    """DX (B,H,T,S), behind the bend of the logits."""
     taken = known.taken
-    if taken.call.softcap is None:
+    slope = bend_slope(known.bent, taken.call)
+    if slope is None:
         return known.scores, known
-    slope = 1 - (known.capped / taken.wide.type(taken.call.softcap)) ** 2
     known = known.but(slope=_edited("slope", slope, known, edits).astype(taken.wide))
     return known.kept("grads", known.scores * known.slope), known
 

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 
 from attnspec.core.keywords import OFF
-from attnspec.faults.backward import Edit, Reread
-from attnspec.faults.backward_work import BackwardValues
+from attnspec.core.nouns import DType
+from attnspec.faults.backward import Edit, Edits, Reread, as_backward
+from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import staged
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array
 
@@ -139,3 +142,13 @@ def heads_misread(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001
 def empty_rows(known: BackwardValues) -> Array:
     """(B,H,T,1): the rows that see no key."""
     return np.asarray(~known.taken.visible.any(axis=-1, keepdims=True))
+
+
+def gradient_fault(
+    name: str, story: str, reach: str = "gradients", way: BackwardMethod = USUAL, reread: Reread | None = None, *,
+    same: Mapping[DType, str] | None = None, link: str = "", **edits: Edit,
+) -> Fault:
+    """A fault of the backward pass beside a sound forward pass. same: dtypes at which nothing can be told."""
+    made = cast(Edits, edits)  # keywords are spots
+    return Fault(f"grad_{name}", Stage.GRAD_OUTPUT, story, reach, staged(), link, equivalents=same or {},
+                 backward=lambda: as_backward(way, made, reread))

@@ -66,13 +66,13 @@ class Taken:
 class BackwardValues:
     """The values that a backward pass has computed so far.
 
-    (B,H,T,S): capped and logits, exponentials, weights, products, scores (dS), dots (dX), slope; (B,H,T,1): total, lse,
+    (B,H,T,S): bent and logits, exponentials, weights, products, scores (dS), dots (dX), slope; (B,H,T,1): total, lse,
     delta; (B,H,T,Dv): output, returned.  factor (B,H,T,S): of weights that are dropped.
     """
 
     taken: Taken
     way: BackwardMethod
-    capped: Array
+    bent: Array
     logits: Array
     exponentials: Array
     total: Array

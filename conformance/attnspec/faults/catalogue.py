@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 
-from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
-from attnspec.core.dropout_keywords import DROPOUT
-from attnspec.core.dropout_keywords import POOL as DROPOUT_POOL
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
-from attnspec.core.gradient_keywords import GRAD
-from attnspec.core.gradient_keywords import POOL as GRADIENTS_POOL
-from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL
+from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import PROFILE, ROTARY
-from attnspec.core.serving_keywords import POOL as SERVING_POOL
 from attnspec.faults import (
     bias,
     blocks,
@@ -44,16 +41,26 @@ from attnspec.faults import (
 )
 from attnspec.faults.fault import Fault
 from attnspec.faults.mechanisms import BUGS, faults_of, outside
+from attnspec.faults.mistakes import all_mistakes
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes import make
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
+
+
+def _faults_about(keyword: str) -> tuple[Fault, ...]:
+    """The faults of a keyword: those of its own file or aspect, then those of other aspects."""
+    tables = (*(aspect.about for aspect in all_mistakes()), *(aspect.beside for aspect in all_mistakes()))
+    found = tuple(fault for table in tables for fault in table.get(keyword, ()))
+    of_file = f"attnspec.faults.{keyword}"
+    return (*import_module(of_file).FAULTS, *found) if find_spec(of_file) else found
+
 
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
     *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
-    *invariance.FAULTS,
-    *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS), *made.FAULTS,
+    *invariance.FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
+    *(fault for name in UNCOMMON for fault in _faults_about(name)), *made.FAULTS,
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 
@@ -77,7 +84,7 @@ BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
 
 FORMED: Mapping[InputForm, frozenset[str]] = {
     InputForm.PACKED: SAID | EXPRESSED, InputForm.PAGED: HELD_IN_PAGES | {TABLE},
-    InputForm.DECODER: (BESIDE_CACHE - {word.name for word in DROPOUT}) | HELD_IN_CACHE | {STATE}}
+    InputForm.DECODER: BESIDE_CACHE.difference(acting_on(Acts.WEIGHTS)) | HELD_IN_CACHE | {STATE}}
 """By form, the keywords that our own functions of this form take: all that it has a place for, but no decoder drops."""
 
 OTHER_PATH = "other_path"
@@ -123,9 +130,9 @@ def _keywords(fault: Fault) -> frozenset[str]:
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     taken |= {GRAD} if fault.backward else set()
-    if fault.stage.value not in UNCOMMON:
+    if fault.stage not in UNCOMMON:
         return frozenset(taken - set(UNCOMMON))
-    pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage.value].pool, ()), pool}
+    pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage].pool, ()), pool}
     return frozenset(name for name in taken if KEYWORDS[name].pool in pools)
 
 
@@ -154,7 +161,7 @@ COLUMNS = ("name", "kind", "stage", "story", "reach", "link")
 
 def fault_row(fault: Fault) -> Mapping[str, str]:
     """What the table says of one fault, by column."""
-    return {"name": fault.name, "kind": fault.kind.value, "stage": fault.stage.value, "story": fault.story,
+    return {"name": fault.name, "kind": fault.kind.value, "stage": fault.stage, "story": fault.story,
             "reach": fault.reach, "link": fault.link}
 
 

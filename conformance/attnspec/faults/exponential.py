@@ -73,16 +73,6 @@ def _clipped(work: PreparedCall, factor: float) -> Array:
     return np.clip(sound.logits(work, factor), -50, 50)
 
 
-def _capped(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) under a soft cap of 50."""
-    return 50 * np.tanh(sound.logits(work, factor) / 50)
-
-
-def _capped_after_mask(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) capped after hidden ones became -inf, which makes -50 of them."""
-    return 50 * np.tanh(sound.hide(logits, work) / 50)
-
-
 def _squared(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) squared, their signs kept."""
     dots = sound.logits(work, factor)
@@ -125,11 +115,6 @@ FAULTS = (
           "rows with small weights", staged(weigh=_without_small)),
     Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",
           staged(logits=_clipped)),
-    Fault("logits_softcap_50", Stage.LOGITS, "A soft cap of 50 is left on.", "logits of some tens",
-          staged(logits=_capped)),
-    Fault("logits_softcap_after_mask", Stage.LOGITS, "A soft cap of 50 is left on, after the mask: -inf becomes -50.",
-          "logits of some tens, or a row that sees no key", staged(hide=_capped_after_mask),
-          link="https://github.com/onnx/onnx/issues/7865"),
     Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.", "logits other than 0 and ±1",
           staged(logits=_squared)),
     Fault("logits_cosine", Stage.LOGITS,

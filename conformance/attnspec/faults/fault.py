@@ -16,8 +16,8 @@ from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.staged import Attend
 
 
-class Stage(enum.Enum):
-    """Where in attention, or around it, a fault sits."""
+class Stage(enum.StrEnum):
+    """Where in attention, or around it, a fault sits, if it is not about a keyword that has a folder of its own."""
 
     SCALE = "scale"
     HEADS = "heads"
@@ -25,18 +25,7 @@ class Stage(enum.Enum):
     BIAS = "bias"
     MASK = "mask"
     CAUSAL = "causal"
-    WINDOW = "window"
-    SOFTCAP = "softcap"
-    KEY_LENGTHS = "key_lengths"
-    QUERY_LENGTHS = "query_lengths"
-    SINKS = "sinks"
-    RETURN_LSE = "return_lse"
-    PAST_KEY = "past_key"
-    PAST_VALUE = "past_value"
-    ALIBI_SLOPES = "alibi_slopes"
     ROTARY = "rotary"
-    QUERY_SEGMENTS = "query_segments"
-    KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
     BLOCK_TABLE = "block_table"
     CACHE = "cache"
@@ -72,17 +61,19 @@ class WrongForm:
 class Fault:
     """A named, deliberately wrong attention.
 
+    stage: a `Stage`, or the keyword that the fault is about.
     story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
-    link: the public thread of a real bug of this kind, or "".  limits: what the faulty function declares beyond
-    the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
-    other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
-    shows only at certain sizes, at which; a seed draws them.  form: that of the arrays which its function takes.
-    claims: profiles that bind only who claims them.
+    link: the public thread of a real bug of this kind, or "".
+    limits: what the faulty function declares beyond the ordinary.
+    equivalents: dtypes at which it cannot be told from rounding, each with the reason.
+    other_path: what the same subject does with a hidden switch flipped, where it has one.
+    planted: of a fault that shows only at certain sizes, at which; a seed draws them.
+    form: that of the arrays which its function takes.  claims: profiles that bind only who claims them.
     backward: the backward pass beside it, where that is what is wrong.  made: what is wrong is this form of it alone.
     """
 
     name: str
-    stage: Stage
+    stage: str
     story: str
     reach: str
     make: Callable[[], Attend | Layer | Rotate]

@@ -5,20 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.faults import backward_edits as edit
-from attnspec.faults.backward import Edit, Edits, Reread, as_backward
 from attnspec.faults.backward_edits import BFLOAT16, FLOAT16, rounded, times, where
+from attnspec.faults.backward_edits import gradient_fault as _fault
 from attnspec.faults.backward_work import BackwardMethod, BackwardValues
-from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.grad_params import FAULTS as OF_PARAMETERS
 from attnspec.faults.grad_state import FAULTS as OF_STATE
-from attnspec.faults.staged import staged
+from attnspec.faults.mistakes import all_mistakes
 from attnspec.problems.problem import Array
 
 _ANY = "gradients"
@@ -26,15 +22,6 @@ _SCALED = "gradients, a scale other than 1"
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _TOO_SMALL = dict.fromkeys(_HALVES, "an error of 1e-5 is below a hundredth of a rounding")
 _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
-
-
-def _fault(name: str, story: str, reach: str = _ANY, way: BackwardMethod = BackwardMethod(),  # noqa: B008
-           reread: Reread | None = None, *,
-           same: Mapping[DType, str] | None = None, link: str = "", **edits: Edit) -> Fault:
-    """A fault whose forward pass is sound. same: dtypes at which nothing can be told."""
-    made = cast(Edits, edits)  # keywords are spots
-    return Fault(f"grad_{name}", Stage.GRAD_OUTPUT, story, reach, staged(), link, equivalents=same or {},
-                 backward=lambda: as_backward(way, made, reread))
 
 
 def _one(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
@@ -78,7 +65,7 @@ _DELTA = (
            wide_scores=lambda _, known: known.weights * known.products - np.where(known.weights > 0, known.delta, 0)),
     _fault("delta_of_half", "Delta is summed over the first half of the channels.", "Dv > 1",
            delta=lambda _, known: (known.taken.grad * known.output)[..., : -(-known.output.shape[-1] // 2)].sum(
-               axis=-1, keepdims=True)),
+                       axis=-1, keepdims=True)),
 )
 
 _WEIGHTS = (
@@ -173,12 +160,10 @@ _VISIBILITY = (
            reread=edit.without("mask")),
     _fault("bias_dropped", "Weights are recomputed without the bias.", "gradients together with bias",
            reread=edit.without("bias")),
-    _fault("window_dropped", "The backward pass has no window.", "gradients together with window",
-           reread=edit.without("window")),
     _fault("window_wider", "The window is one key wider in the backward pass.",
            "gradients together with a window that is bounded to the left",
            reread=edit.reread(window=lambda call: call.window and (
-               None if call.window[0] is None else call.window[0] + 1, call.window[1]))),
+                       None if call.window[0] is None else call.window[0] + 1, call.window[1]))),
     _fault("key_lengths_dropped", "The backward pass knows no lengths.", "gradients together with key_lengths",
            reread=edit.without("key_lengths")),
     _fault("empty_row_nan", "0/0 stands in the gradients of rows that see no key.", "a row that sees no key",
@@ -189,17 +174,6 @@ _VISIBILITY = (
 )
 
 _ADDED = (
-    _fault("cap_forgotten", "The cap's derivative is left out.", "gradients together with softcap",
-           slope=lambda a, _: a * 0 + 1),
-    _fault("cap_dropped", "The backward pass does not know the cap.", "gradients together with softcap",
-           reread=edit.without("softcap")),
-    _fault("cap_slope_linear", "The cap's derivative is 1 - |tanh|.", "gradients together with softcap",
-           slope=lambda a, _: 1 - np.sqrt(np.maximum(1 - a, 0))),
-    _fault("cap_slope_behind_bias", "The cap's derivative is taken at the capped logits plus the bias.",
-           "gradients together with softcap",
-           slope=lambda _, known: 1 - np.tanh(known.logits / known.logits.dtype.type(known.taken.call.softcap)) ** 2),
-    _fault("cap_slope_twice", "The cap's derivative is applied twice.", "gradients together with softcap",
-           slope=lambda a, _: a * a),
     _fault("bias_scaled", "The bias's gradient is multiplied by the scale.", "gradients together with bias",
            full_bias=lambda a, known: a * a.dtype.type(known.taken.factor)),
     _fault("bias_not_summed", "Of a bias that is broadcast, the first row's gradient is kept.",
@@ -210,9 +184,6 @@ _ADDED = (
            bias_sum=lambda a, known: a * a.dtype.type(a.size / known.scores[..., :known.taken.keys].size)),
     _fault("bias_leaks", "The bias's gradient is not masked.", "gradients together with bias and hidden keys",
            full_bias=lambda a, known: np.where(known.taken.visible[..., :known.taken.keys], a, a.dtype.type(1e-3))),
-    _fault("bias_behind_cap", "The bias's gradient goes through the cap, as that of the dot products does.",
-           "gradients together with softcap and bias",
-           full_bias=lambda a, known: a * known.slope[..., :known.taken.keys] if known.slope.size else a),
     _fault("sinks_negated", "The sink's gradient has the opposite sign.", "gradients together with sinks",
            sinks_sum=times(-1)),
     _fault("sinks_of_first_entry", "The sink's gradient is that of the first batch entry.",
@@ -220,7 +191,9 @@ _ADDED = (
            sinks_sum=lambda _, known: known.scores[:1, :, :, known.taken.keys].sum(axis=(0, 2))),
     _fault("sinks_dropped", "Weights are recomputed without the sink's share.", "gradients together with sinks",
            lse=lambda a, known: a if known.taken.call.sinks is None else a + np.log1p(
-               -np.minimum(known.weights[..., known.taken.keys:], 0.999))),
+                       -np.minimum(known.weights[..., known.taken.keys:], 0.999))),
 )
 
-FAULTS = (*_SCALES, *_DELTA, *_WEIGHTS, *_READ, *_SUMS, *_VISIBILITY, *_ADDED, *OF_STATE, *OF_PARAMETERS)
+OF_ASPECTS = tuple(fault for aspect in all_mistakes() for fault in aspect.backward)
+
+FAULTS = (*_SCALES, *_DELTA, *_WEIGHTS, *_READ, *_SUMS, *_VISIBILITY, *_ADDED, *OF_ASPECTS, *OF_STATE, *OF_PARAMETERS)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from attnspec.faults.mistakes import all_mistakes
 from attnspec.faults.outside import Outside
 
-OF_ROTARY: Mapping[str, Mapping[str, str]] = {"rotary embedding": {
+OF_ROTARY: Mapping[str, Mapping[str, str | Outside]] = {"rotary embedding": {
     "tenstorrent/tt-metal/issues/26844": "rotary_pairs_swapped",
     "PaddlePaddle/PaddleFleet/pull/678": "rotary_interleaved_ignored",
     "pie-project/pie/issues/602": "rotary_halves_of_all",
@@ -28,7 +29,7 @@ OF_ROTARY: Mapping[str, Mapping[str, str]] = {"rotary embedding": {
 """By class of mechanism, as in `mechanisms`."""
 
 
-OF_PAGES: Mapping[str, Mapping[str, str]] = {"pages": {
+OF_PAGES: Mapping[str, Mapping[str, str | Outside]] = {"pages": {
     "tanishqkumar/ssd/issues/23": "pages_in_order",
     "golang-design/accel/issues/10": "pages_in_order_for_queries",
     "vllm-project/vllm/pull/27547": "pages_of_four_slots",
@@ -39,7 +40,7 @@ OF_PAGES: Mapping[str, Mapping[str, str]] = {"pages": {
 """By class of mechanism, as in `mechanisms`."""
 
 
-OF_MADE: Mapping[str, Mapping[str, str]] = {"compiled, exported, mapped or recomputed": {
+OF_MADE: Mapping[str, Mapping[str, str | Outside]] = {"compiled, exported, mapped or recomputed": {
     "pytorch/pytorch/issues/148545": "compiled_for_first_shape",
     "ccdv-ai/convert_checkpoint_to_lsg/issues/15": "exported_branch_taken_once",
     "pytorch/pytorch/issues/151561": "mapped_mask_of_first",
@@ -48,7 +49,7 @@ OF_MADE: Mapping[str, Mapping[str, str]] = {"compiled, exported, mapped or recom
 """By class of mechanism, as in `mechanisms`."""
 
 
-OF_GRADIENTS: Mapping[str, Mapping[str, str]] = {"backward pass": {
+OF_GRADIENTS: Mapping[str, Mapping[str, str | Outside]] = {"backward pass": {
     "ROCm/aotriton/issues/236": "grad_ignores_strides",
     "marin-community/levanter/pull/449": "grad_key_of_one_head grad_value_of_one_head",
     "XunhaoLai/native-sparse-attention-triton/issues/27": "grad_key_groups_by_turns",
@@ -61,7 +62,7 @@ OF_GRADIENTS: Mapping[str, Mapping[str, str]] = {"backward pass": {
 """By class of mechanism, as in `mechanisms`."""
 
 
-OF_DROPOUT: Mapping[str, Mapping[str, str]] = {"dropout": {
+OF_DROPOUT: Mapping[str, Mapping[str, str | Outside]] = {"dropout": {
     "Dao-AILab/flash-attention/issues/2088": "drop_seed_ignored",
     "Dao-AILab/flash-attention/pull/2439": "drop_alike_in_tiles drop_repeated_keys",
     "pytorch/pytorch/pull/197563": "grad_drop_other_mask",
@@ -99,8 +100,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "huggingface/transformers/pull/45940":
             "blocks_tail_counted key_lengths_dropped_for_one_query past_beyond_lengths decoder_unwritten_slots_seen",
         "huggingface/transformers/pull/48280": "mask_shifted past_mask_rolled",
-        "TrenTorch/TrenTorch/pull/192":
-            "key_first_dropped past_first_lost past_value_first_lost decoder_first_token_lost",
         "rasbt/LLMs-from-scratch/pull/697": "mask_of_first_row",
         "lablup/mlxcel/issues/75": "mask_padded_left key_lengths_from_the_end decoder_length_of_first_entry",
         "NVIDIA-NeMo/Speech/pull/4859": Outside.REFUSAL,
@@ -206,11 +205,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/118025": "mask_dropped_with_weights report_before_mask",
         "pytorch/pytorch/pull/178588": "mask_dropped_with_causal layer_mask_dropped_with_causal"
                                        " layer_mask_dropped_without_weights",
-        "jax-ml/jax/issues/23349": "mask_ignored key_lengths_ignored",
         "jax-ml/jax/issues/19237": "causal_ignored",
-        "AI-Hypercomputer/maxtext/issues/4476":
-            "segments_dropped_with_causal segments_ignored mask_dropped_with_causal",
-        "google/praxis/issues/30": "segments_ignored layer_mask_ignored",
         "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
         "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
         "areal-project/AReaL/issues/1442": "packed_together mask_ignored",
@@ -223,11 +218,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "jax-ml/jax/issues/32300": "window_ignored_when_alone",
     },
     "mask leak": {
-        "onnx/onnx/issues/7865": "softcap_after_mask layer_softcap_after_mask logits_softcap_after_mask",
         "microsoft/onnxruntime/issues/14363": "mask_adds_1e4 mask_dropped_with_causal",
         "pytorch/pytorch/issues/108503": "mask_whole_blocks hidden_row_nan",
-        "flashinfer-ai/flashinfer/pull/350": "softcap_after_causal logits_softcap_after_mask",
-        "ggml-org/llama.cpp/pull/29034": "softcap_on_padding blocks_tail_counted",
     },
     "mask semantics": {
         "ml-explore/mlx/issues/2626": Outside.CONVENTION,
@@ -262,11 +254,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "ndif-team/nnsight/pull/673": Outside.POSITIONS,
     },
     "ragged lengths": {
-        "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost key_lengths_bound_by_queries "
-                                             "query_lengths_limit_keys packed_borders_of_queries",
         "fla-org/flash-linear-attention/issues/431": Outside.CACHE,
-        "vllm-project/vllm-omni/issues/5865":
-            "mask_hides_queries key_lengths_of_queries query_lengths_of_keys",
         "pytorch/pytorch/issues/141429": "rows_dealt_out",
     },
     "shape": {
@@ -276,12 +264,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/130196": "packed_one_token_squeezed output_head_squeezed",
         "microsoft/onnxruntime/pull/13050": "layer_key_width_of_query",
         "microsoft/onnxruntime/pull/29892": "output_heads_of_keys",
-    },
-    "softcap ignored": {
-        "huggingface/transformers/issues/32848": "softcap_ignored switch_softcap_dropped",
-        "vllm-project/vllm-metal/issues/665": "layer_softcap_ignored",
-        "vllm-project/vllm-metal/pull/550": "sinks_ignored sinks_dropped_with_causal",
-        "sgl-project/sglang/issues/33915": "softcap_ignored softcap_dropped_for_one_query",
     },
     "softmax axis": {
         "PetrochukM/PyTorch-NLP/issues/2": "softmax_over_batch",
@@ -297,16 +279,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "ScalingIntelligence/KernelBench/issues/165": "output_zeros output_mean_of_values",
         "ScalingIntelligence/KernelBench/pull/82": "output_buffer_reused query_holds_output key_cleared",
         "AMD-AGI/AgentKernelArena/pull/82": "blocks_rows_after_64_lost blocks_keys_after_64_lost",
-    },
-    "window bound": {
-        "Dao-AILab/flash-attention/issues/1133": Outside.TASTE,
-        "jax-ml/jax/pull/39576": "window_right_ignored",
-        "pytorch/executorch/pull/22285": "window_of_four_rows past_window_keeps_past decoder_ring_of_first_row",
-        "trymirai/lalamo/pull/200": "window_bottom_right past_window_from_first decoder_window_restarts",
-        "rajveer43/VeloxQuant-MLX/pull/463":
-            "window_dropped_for_one_query mask_dropped_for_one_query decoder_window_first_call_only",
-        "flashinfer-ai/flashinfer/issues/3864": "window_first_head_only",
-        "sgl-project/sglang/pull/31501": "window_ignored window_left_ignored",
     },
     "wrong axis": {
         "jax-ml/jax/issues/35916": "output_time_first",
@@ -330,10 +302,13 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
 }
 
+_TABLES: tuple[Mapping[str, Mapping[str, str | Outside]], ...] = (
+    _BY_CLASS, OF_PAGES, OF_ROTARY, OF_GRADIENTS, OF_DROPOUT, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
+
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
-                for thread, made in bugs.items()}
-    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES, **OF_ROTARY, **OF_GRADIENTS, **OF_DROPOUT, **OF_MADE}.items()}
+                for table in _TABLES for thread, made in table.get(mechanism, {}).items()}
+    for mechanism in {mechanism: None for table in _TABLES for mechanism in table}}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 

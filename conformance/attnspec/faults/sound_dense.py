@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, OFF
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.log_sum import log_sum_exp, put_together, returned
+from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys, own_queries
+from attnspec.faults.log_sum import log_sum_exp, put_together, returned, with_column
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
@@ -29,13 +31,17 @@ def _past(call: HandedOver) -> int:
 
 
 def _added(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
-    """(B,H,T,S) in `wide`: bias, and what slopes stand for; None without either."""
-    if call.alibi_slopes is None:
+    """(B,H,T,S) in `wide`: bias, and what aspects add; None without either."""
+    added = added_logits(call, _ahead(call), wide)
+    if added is None:
         return None if call.bias is None else call.bias.astype(wide)
-    distance = np.abs(np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call))
-    sloped = -call.alibi_slopes.astype(wide)[..., None, None] * distance.astype(wide)
     shape = (*call.query.shape[:3], call.key.shape[2])
-    return np.broadcast_to(sloped if call.bias is None else sloped + call.bias.astype(wide), shape)
+    return np.broadcast_to(added if call.bias is None else added + call.bias.astype(wide), shape)
+
+
+def _ahead(call: HandedOver) -> Array:
+    """(T,S): how far each key lies ahead of the query's own place."""
+    return np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call)
 
 
 def _visible(call: HandedOver) -> Array:
@@ -43,12 +49,8 @@ def _visible(call: HandedOver) -> Array:
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
-    if call.window is not None:
-        joined = joined & stage.within(T, S, call.window, P)
-    if call.key_lengths is not None:
-        joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
-    if call.query_segments is not None and call.key_segments is not None:
-        joined = joined & (call.query_segments[:, None, :, None] == call.key_segments[:, None, None])
+    joined = joined & near_keys(call, _ahead(call))
+    joined = joined & own_keys(call, S)
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
@@ -65,24 +67,24 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     key, value = (np.repeat(array, H // array.shape[1], axis=1) for array in (key, value))
     factor = wide.type(1 / np.sqrt(D) if call.scale is None else call.scale)
     logits = query @ np.swapaxes(key, -1, -2) * factor
-    if call.softcap is not None:
-        logits = wide.type(call.softcap) * np.tanh(logits / wide.type(call.softcap))
+    logits = bend_logits(logits, call)
     added, visible = _added(call, wide), _visible(call)
     logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf)
-    sink = _sink(call, logits)
-    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), sink)  # a sequence may have no key
+    extra = _extra(call, logits)
+    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), extra)  # a sequence may have no key
     shift = np.where(np.isneginf(top), 0, top)
     grown = np.exp(logits - shift)
-    total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
+    total = grown.sum(axis=-1, keepdims=True) + np.exp(extra - shift)
     weights = grown / np.where(total == 0, 1, total)
     return _rounded(call, weights @ _visible_values(value, visible), weights, put_together(shift, total))
 
 
-def _sink(call: HandedOver, logits: Array) -> Array:
-    """(1,H,1,1): the sink of each head, -inf where there is none, in the dtype of the logits (B,H,T,S)."""
-    sinks = np.full(logits.shape[1], -np.inf) if call.sinks is None else call.sinks
-    return np.asarray(sinks, logits.dtype)[None, :, None, None]
+def _extra(call: HandedOver, logits: Array) -> Array:
+    """(1,H,1,1): the logit of each head's extra key, -inf where there is none, in the dtype of logits (B,H,T,S)."""
+    extra = extra_logit(call)
+    extra = np.full(logits.shape[1], -np.inf) if extra is None else extra
+    return np.asarray(extra, logits.dtype)[None, :, None, None]
 
 
 def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Answer:
@@ -90,8 +92,8 @@ def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Ans
     number of queries are zeros. The log-sum-exp (B,H,T), too, where it is asked for.
     """
     io = call.query.dtype
-    if call.query_lengths is not None:
-        output = np.where(np.arange(output.shape[2])[:, None] < call.query_lengths[:, None, None, None], output, 0)
+    own = own_queries(call, output.shape[2])
+    output = output if own is None else np.where(own, output, 0)
     more = ([weights.astype(io)] if call.return_weights else []) + ([returned(lse, io)] if call.return_lse else [])
     return (output.astype(io), *more) if more else output.astype(io)
 
@@ -114,14 +116,12 @@ def eager(call: HandedOver) -> Answer:
     key, value = stage.group(work.key, H), stage.group(work.value, H)
     factor = np.asarray(stage.scale(work)).astype(io)
     logits = ((work.query @ key.swapaxes(-1, -2)).astype(io) * factor).astype(io)
-    if work.softcap is not None:
-        softcap = np.asarray(work.softcap).astype(io)
-        logits = (np.tanh((logits / softcap).astype(io)).astype(io) * softcap).astype(io)
+    logits = bend_logits(logits, work, keep=lambda array: array.astype(io))
     added, visible = _added(call, io), _visible(call)
     logits = logits if added is None else (logits + added).astype(io)
     hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf).astype(work.query.dtype)
-    sinks = None if work.sinks is None else work.sinks.astype(io)  # stored with the logits
-    joined = serving.join(hidden, work.but(sinks=sinks))
+    extra = extra_logit(work)
+    joined = hidden if extra is None else with_column(hidden, extra.astype(io))  # stored with the logits
     weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
     output = weights.astype(work.query.dtype) @ _visible_values(value, visible)
     return _rounded(call, output, weights, log_sum_exp(joined))
@@ -145,8 +145,8 @@ def by_pages(call: HandedOver, slots: int) -> Answer:
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> Answer:
     """Blocks of so many keys; the block's exponentials are rounded to `stored` for the product with the values."""
     logits, value = _scored(call)
-    top = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
-    total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
+    top = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
+    total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the extra key alone
     output = np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype)
     for first in range(0, logits.shape[-1], step):
         block = logits[..., first:first + step]
@@ -165,19 +165,19 @@ def _scored(call: HandedOver) -> tuple[Array, Array]:
     work, visible = stage.take(call), _visible(call)
     H = work.query.shape[1]
     work = work.but(key=stage.group(work.key, H), value=_visible_values(stage.group(work.value, H), visible))
-    added, logits = _added(call, work.query.dtype), stage.cap(stage.logits(work, stage.scale(work)), work)
+    added, logits = _added(call, work.query.dtype), stage.bend(stage.logits(work, stage.scale(work)), work)
     logits = logits if added is None else logits + added
     return np.where(visible, logits, -np.inf).astype(work.query.dtype), work.value
 
 
 def merged(call: HandedOver) -> Answer:
-    """Splits of 64 keys, each with an output and a log-sum-exp of its own, by which they are merged; a sink is one
-    more.
+    """Splits of 64 keys, each with an output and a log-sum-exp of its own, by which they are merged; an extra
+    key is one more.
     """
     logits, value = _scored(call)
     spans = [slice(first, first + SPLIT) for first in range(0, logits.shape[-1], SPLIT)]
     parts = [_output_and_lse(logits[..., span], value[:, :, span]) for span in spans]
-    alone = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
+    alone = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
     sums = np.concatenate([*(lse for _, lse in parts), alone], axis=-1)
     lse = log_sum_exp(sums)
     shift = np.where(np.isneginf(lse), 0, lse)[..., None]
@@ -196,8 +196,8 @@ def _output_and_lse(logits: Array, value: Array) -> tuple[Array, Array]:
     return grown @ value / np.where(total == 0, 1, total), put_together(shift, total)[..., None]
 
 
-_WRITTEN_OUT: Mapping[str, Any] = {"causal": False, **dict.fromkeys(
-    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes", "query_segments", "key_segments"))}
+_WRITTEN_OUT: Mapping[str, Any] = {
+    name: OFF[name] for name in (*HIDING, *CACHED, *FROM_PLACE) if name not in {"mask", "bias"}}
 """What a mask, a bias and joined keys stand in for."""
 
 

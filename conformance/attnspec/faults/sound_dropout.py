@@ -34,7 +34,7 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     is multiplied by 1/(1 - rate) at the end.
     """
     work = stage.prepare(call)
-    hidden = stage.hide(stage.add_bias(stage.cap(stage.logits(work, stage.scale(work)), work), work), work)
+    hidden = stage.hide(stage.add_bias(stage.bend(stage.logits(work, stage.scale(work)), work), work), work)
     value, rate = np.where(np.asarray(work.visible.any(axis=-2))[..., None], work.value, 0), call.dropout_rate or 0.0
     B, H, T, S = work.shape
     top = np.full((B, H, T, 1), -np.inf, hidden.dtype)

@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.keywords import Window
+from attnspec.faults.aspect_stage import bend_logits, near_keys
+from attnspec.faults.aspect_stage import restore as restore_entries
 from attnspec.faults.dropping import drop
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
-from attnspec.faults.serving import ahead, clear, extend, join, own_keys, own_segment, slope, start
+from attnspec.faults.serving import add_by_place, ahead, clear, extend, join, own_keys, start
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -34,6 +35,11 @@ def take(call: HandedOver) -> PreparedCall:
     mask = None if call.mask is None else np.broadcast_to(np.asarray(call.mask, bool), shape)
     bias = None if call.bias is None else np.broadcast_to(np.asarray(call.bias).astype(wide), shape)
     return PreparedCall(query, key, value, np.ones(shape, bool), **{**call.given, "mask": mask, "bias": bias})
+
+
+def restore(work: PreparedCall) -> PreparedCall:
+    """The numbers that attend, in the place of codes."""
+    return restore_entries(work)
 
 
 def group(array: Array, H: int) -> Array:
@@ -57,19 +63,8 @@ def past(work: PreparedCall) -> Array:
 
 
 def near(work: PreparedCall) -> Array:
-    """What the window allows, (T,S), aligned top-left, or behind a past."""
-    return _lie_in_window(ahead(work), work.window or (None, None))
-
-
-def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
-    """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
-    return _lie_in_window(np.arange(S) - np.arange(T)[:, None] - shift, window)
-
-
-def _lie_in_window(ahead: Array, window: Window) -> Array:
-    """Where keys that lie so far ahead of the query's own place, (T,S) or (B,1,T,S), are in the window."""
-    left, right = window
-    return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
+    """The keys that are near enough to each query, (T,S) or (B,1,T,S), aligned top-left, or behind a past."""
+    return near_keys(work, ahead(work))
 
 
 def scale(work: PreparedCall) -> float:
@@ -83,16 +78,13 @@ def logits(work: PreparedCall, factor: float) -> Array:
     return dots * dots.dtype.type(factor)
 
 
-def cap(logits: Array, work: PreparedCall) -> Array:
-    """The scaled logits (B,H,T,S), none beyond the softcap."""
-    if work.softcap is None:
-        return logits
-    softcap = logits.dtype.type(work.softcap)
-    return np.tanh(logits / softcap) * softcap
+def bend(logits: Array, work: PreparedCall) -> Array:
+    """The scaled logits (B,H,T,S), bent by the aspects that bend them."""
+    return bend_logits(logits, work)
 
 
 def add_bias(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the bias is added to the scaled and capped ones."""
+    """Logits (B,H,T,S): the bias is added to the scaled and bent ones."""
     return logits if work.bias is None else logits + work.bias
 
 
@@ -154,6 +146,7 @@ class Stages:
     gather: Callable[[HandedOver], HandedOver] = gather
     extend: Callable[[HandedOver], HandedOver] = extend
     take: Callable[[HandedOver], PreparedCall] = take
+    restore: Callable[[PreparedCall], PreparedCall] = restore
     group_key: Callable[[Array, int], Array] = group
     group_value: Callable[[Array, int], Array] = group
     start: Callable[[PreparedCall], Array | int] = start
@@ -161,12 +154,11 @@ class Stages:
     past: Callable[[PreparedCall], Array] = past
     near: Callable[[PreparedCall], Array] = near
     own_keys: Callable[[PreparedCall], Array] = own_keys
-    own_segment: Callable[[PreparedCall], Array] = own_segment
     scale: Callable[[PreparedCall], float] = scale
     logits: Callable[[PreparedCall, float], Array] = logits
-    cap: Callable[[Array, PreparedCall], Array] = cap
+    bend: Callable[[Array, PreparedCall], Array] = bend
     add_bias: Callable[[Array, PreparedCall], Array] = add_bias
-    slope: Callable[[Array, PreparedCall], Array] = slope
+    add_by_place: Callable[[Array, PreparedCall], Array] = add_by_place
     hide: Callable[[Array, PreparedCall], Array] = hide
     join: Callable[[Array, PreparedCall], Array] = join
     softmax: Callable[[Array, PreparedCall], Array] = softmax
@@ -210,8 +202,8 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
     io, stages = call.query.dtype, as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = prepare(call, stages)
-        logits = stages.cap(stages.logits(work, stages.scale(work)), work)
-        hidden = stages.hide(stages.slope(stages.add_bias(logits, work), work), work)
+        logits = stages.bend(stages.logits(work, stages.scale(work)), work)
+        hidden = stages.hide(stages.add_by_place(stages.add_bias(logits, work), work), work)
         joined = stages.join(hidden, work)
         weights = stages.weigh(stages.softmax(joined, work)[..., :work.shape[3]], work)
         mixed = stages.mix(stages.drop(weights, work), work)
@@ -223,13 +215,12 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
 
 def prepare(call: HandedOver, stages: Stages = SOUND) -> PreparedCall:
     """The call taken in, with a key/value head for each query head, and what each query may attend to."""
-    work = stages.take(stages.extend(stages.gather(call)))
+    work = stages.restore(stages.take(stages.extend(stages.gather(call))))
     work = work.but(start=stages.start(work))
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
     barred = False if work.bias is None else np.isneginf(work.bias)
     visible = stages.masked(work) & stages.past(work) & stages.near(work) & stages.own_keys(work)
-    visible = visible & stages.own_segment(work)
     return work.but(visible=visible & ~np.asarray(barred))
 
 

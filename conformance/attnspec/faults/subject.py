@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from attnspec.core.cache_keywords import POOL as CACHES
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import FileLocation
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import CACHES_POOL, GRAD
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, SOUND, is_fault
@@ -16,8 +15,8 @@ from attnspec.faults.backward import AttendBackward, as_backward
 from attnspec.faults.backward_work import BackwardMethod, Stored
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.fault import WrongForm
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.sound import EVERY as FORMULATIONS
 from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound, sound_named
@@ -46,7 +45,7 @@ def own_subject(target: str) -> Subject:
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULT))
-    place = FileLocation(f"faults/{fault.stage.value}")
+    place = FileLocation(f"faults/{fault.stage}")
     backward = fault.backward() if fault.backward else None
     subject = Subject(target, fault.story, InProcess(fault.function, backward=backward), declaration_of(fault), place,
                       _LIBRARY, backward=_BACKWARD if backward else None)
@@ -117,7 +116,7 @@ class SoundBackward:
 def declaration_of_pair(sound: SoundBackward) -> Declaration:
     """That of the forward pass, with gradients, the keywords of caches left out."""
     base = declaration_of_sound(FORWARD[sound.forward])
-    keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES) | {GRAD}
+    keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES_POOL) | {GRAD}
     backward = dict.fromkeys(DType, sound.declared) if sound.declared else {}
     claims = tuple(dict.fromkeys(KEYWORDS[name].profile for name in keywords if KEYWORDS[name].profile in base.claims))
     return replace(base, keywords=keywords, backward_precision=backward, claims=(*claims, KEYWORDS[GRAD].profile))

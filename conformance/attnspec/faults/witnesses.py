@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
 from attnspec.spec.clause import Spec
 from attnspec.spec.refutations import Refutations, known_faults, witnesses
 

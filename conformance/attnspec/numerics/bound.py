@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.numerics.aspect import LogitBend
 from attnspec.numerics.hull import attended_range
 from attnspec.numerics.operands import Operands
-from attnspec.numerics.reference import Truth
-from attnspec.numerics.roundings import Roundings, capped_error, of_slopes, room, scaled
+from attnspec.numerics.reference import Truth, scaled
+from attnspec.numerics.roundings import Roundings
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -55,10 +56,30 @@ def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     return error if operands.reach is None else error + of_slopes(operands, truth, r, error)
 
 
+TRUTH = 2.0**-53
+"""The unit roundoff of the sum of a bias and what slopes add."""
+
+
+def of_slopes(operands: Operands, truth: Truth, r: Roundings, error: Array | float = 0.0) -> Array:
+    """(B,H,T,S): what slopes add to the error of each logit, given that without them.
+
+    The product is formed and stored. Then there may be one addition more, with a bias two in any order: no partial sum
+    is larger than all numbers together. A bias may seed the sum of products.
+    """
+    assert operands.bias is not None
+    assert operands.reach is not None
+    reach, bias = operands.reach, np.abs(operands.bias)
+    formed = reach * ((1 + r.accumulate) * (1 + r.biased_logits) - 1)
+    if r.bias_in_accumulator:
+        formed = formed + operands.query.shape[-1] * r.accumulate * reach
+    largest = np.abs(truth.logits) + bias + 2 * reach + error + formed
+    return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest + TRUTH * (bias + reach))
+
+
 def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): without what slopes add."""
-    if operands.softcap is not None:
-        return _capped_logit_error(operands, truth, r)
+    if operands.bend is not None:
+        return _bent_logit_error(operands, operands.bend, truth, r)
     if operands.bias is None:
         error = product_error(operands, truth, r)
     elif operands.only_sink:  # nothing is added to the other logits; the sink is converted, and stored with them
@@ -76,7 +97,9 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 def _of_products(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,S): the sum of products, in any order, times the scale."""
     a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
-    per_product = a * (r.prescale + D * r.accumulate * (1 + r.prescale)) * (1 + r.scale)
+    inside = r.prescale + D * r.accumulate * (1 + r.prescale)
+    inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
+    per_product = a * inside * (1 + r.scale)
     error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
     return error
 
@@ -89,14 +112,13 @@ def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     return error
 
 
-def _capped_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): a softcap stands between products and bias: they are stored before it, and no bias seeds them."""
-    assert operands.softcap is not None
-    error, capped = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.capped)
-    error = capped_error(error, scaled(operands, truth), capped, operands.softcap, r)
+def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
+    """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias seeds them."""
+    error, bent = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.bent)
+    error = bend.bent_error(error, scaled(operands, truth), bent, r)
     if operands.bias is None:
         return error
-    return np.asarray(_with_bias(error, capped, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit))
+    return np.asarray(_with_bias(error, bent, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit))
 
 
 def _with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
@@ -176,7 +198,8 @@ def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) 
 
 def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
-    drift, reach = _capped(operands, truth, errors, _drift(operands, truth, errors), _reach(operands, truth, errors))
+    drift, reach = _drift(operands, truth, errors), _reach(operands, truth, errors)
+    drift, reach = _within_hull(operands, truth, errors, drift, reach)
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
 
 
@@ -189,6 +212,8 @@ def allowance_of(
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)
+    if r.inputs.of_values:  # a mean of values that are off by so much, heaviest weights and their roundings included
+        inside += r.inputs.of_values * (reach + rounded)
     allowance: Array = inside + r.output * (size + inside) + r.lost_output
     return allowance
 
@@ -230,7 +255,9 @@ def _reach(operands: Operands, truth: Truth, errors: WeightError) -> Array:
     return reach
 
 
-def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array) -> tuple[Array, Array]:
+def _within_hull(
+    operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array,
+) -> tuple[Array, Array]:
     """Both (B,H,T,Dv), with the hull of the attended values where it is smaller; it can only be where mass > 1."""
     rows = ~(errors.mass <= 1)
     if not rows.any() or operands.shape[3] == 0:
@@ -261,7 +288,8 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
 
 def _values_fit(operands: Operands, r: Roundings) -> Array:
     """(B,H,1): whether the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator."""
-    fits: Array = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] <= r.largest_sum / 2
+    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
+    fits: Array = sums <= r.largest_sum / 2
     return fits
 
 
@@ -276,8 +304,13 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
     query, key = operands.held.largest_query, operands.held.largest_key
     bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
-    largest = room(operands.softcap) * a * D * query * key + bias
+    largest = _growth(operands, r) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
+
+
+def _growth(operands: Operands, r: Roundings) -> float:
+    """By how much a scaled dot product may be larger where it is formed, or where it is bent."""
+    return r.inputs.logit_growth * (1.0 if operands.bend is None else operands.bend.growth)
 
 
 def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -294,6 +327,6 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     top = attended.max(axis=-1, initial=-np.inf)
     error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
     storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
-    grown = grown * a * room(operands.softcap)
+    grown = grown * a * _growth(operands, r)
     fits: Array = storage & (np.maximum(grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
     return fits

@@ -13,12 +13,14 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
+from attnspec.numerics.aspect import LogitBend, attending, input_errors, with_inputs
 from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
     logit_underflow,
     lost_weights,
+    of_slopes,
     output_allowance,
     product_error,
     weight_error,
@@ -27,8 +29,8 @@ from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.lse import log_sum_exp, lse_allowance
 from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
-from attnspec.numerics.roundings import Roundings, of_slopes, own_spread, roundings, scaled, slope
+from attnspec.numerics.reference import Truth, attend, is_wider, scaled, wide_float
+from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.screen import screening_allowance
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
@@ -150,9 +152,11 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    sizes = problem.sizes
+    sizes, errors = problem.sizes, input_errors(problem, precision)
+    problem = attending(problem)
     T = sizes.T if rows is None else len(rows)
-    work_out = functools.partial(_screened if screens else _exactly, problem.dtype, precision, parts)
+    subject = with_inputs(roundings(precision), errors)
+    work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
         every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
@@ -183,9 +187,9 @@ def expect_layer(
     return replace(inside, output=output, output_allowance=allowance, output_claimed=claimed)
 
 
-def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+def _screened(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where that says enough."""
-    truth, r = attend(operands, np.float64), roundings(precision)
+    truth = attend(operands, np.float64)
     classes = [r, *([roundings(assumed(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
     bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
     known = [each for each in bounds if each is not None]
@@ -197,10 +201,10 @@ def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operand
             "claimed": claimed, "output_claimed": claimed}
 
 
-def _exactly(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+def _exactly(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the sharp bound."""
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
-    classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
+    classes = [r, *([] if is_wider(r.precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
     return _expected_fields(operands, attend(operands, wide_float(dtype)), classes, parts)
 
 
@@ -325,7 +329,7 @@ def without_sink(operands: Operands, wide: Truth, truth: Truth,
 
 
 def _of_keys(truth: Truth) -> Truth:
-    scores = ("dots", "capped", "logits", "shifted", "weights")
+    scores = ("dots", "bent", "logits", "shifted", "weights")
     return replace(truth, **{name: getattr(truth, name)[..., :-1] for name in scores})
 
 
@@ -401,15 +405,15 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
     summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
     size, logits = scaled(operands, truth), np.abs(truth.logits)
-    stored = r.logits * (logits if operands.softcap is None else size)
-    if operands.bias is not None and operands.softcap is None:
+    stored = r.logits * (logits if operands.bend is None else size)
+    if operands.bias is not None and operands.bend is None:
         summed = summed + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias)
         stored = _added(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
-    if operands.softcap is not None:
-        before = _behind_the_cap(before, operands, truth, r)
+    if operands.bend is not None:
+        before = _behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
     exponential = r.exp * r.exp + errors.rescales / 6 * (r.exp + r.softmax) ** 2
     return np.asarray(before + np.square(r.argument * truth.shifted) + exponential)
@@ -420,18 +424,17 @@ def _added(product: Array, logits: Array, r: Roundings) -> Array:
     return np.asarray(np.hypot(r.biased_logits * np.maximum(product, logits), r.accumulate * logits))
 
 
-def _behind_the_cap(before: Array, operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): the squared roundings of capped logits, bias added, given those of the scaled dot products."""
-    assert operands.softcap is not None
-    size, capped = scaled(operands, truth), np.abs(truth.capped)
-    steepness = slope(size, product_error(operands, truth, r), operands.softcap)  # anywhere between truth and answer
-    behind = steepness**2 * before + own_spread(size, capped, steepness, operands.softcap, r)
-    return behind if operands.bias is None else behind + _added(capped, np.abs(truth.logits), r) ** 2
+def _behind_bend(before: Array, operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
+    """(B,H,T,S): the squared roundings of bent logits, bias added, given those of the scaled dot products."""
+    size, bent = scaled(operands, truth), np.abs(truth.bent)
+    steepness = bend.steepest(size, product_error(operands, truth, r))  # anywhere between truth and answer
+    behind = steepness**2 * before + bend.own_variance(size, bent, steepness, r)
+    return behind if operands.bias is None else behind + _added(bent, np.abs(truth.logits), r) ** 2
 
 
 def _steepness(operands: Operands, truth: Truth) -> Array | float:
-    """(B,H,T,S): the slope of the softcap at each logit; 1 without one."""
-    return 1.0 if operands.softcap is None else slope(scaled(operands, truth), 0.0, operands.softcap)
+    """(B,H,T,S): the slope of the bend at each logit; 1 without one."""
+    return 1.0 if operands.bend is None else operands.bend.steepest(scaled(operands, truth), 0.0)
 
 
 def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
@@ -462,7 +465,7 @@ def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array
     for start in range(0, T, step):
         rows = slice(start, start + step)
         joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
-        mean = (p[:, :, rows] @ key)[..., None]  # with a softcap a key counts by how steep it is at its logit
+        mean = (p[:, :, rows] @ key)[..., None]  # with a bend a key counts by how steep it is at its logit
         covariance = joint - mean * truth.output[:, :, rows, None, :]
         square[:, :, rows] = (np.square(query[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
     return np.asarray((r.prescale * float(operands.scale)) ** 2 * square)
@@ -484,8 +487,8 @@ def _of_constants(operands: Operands, truth: Truth, p: Array, r: Roundings) -> A
     not damp.
     """
     pushed = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
-    reciprocal = 0.0 if operands.softcap is None else r.accumulate  # of the cap
-    return np.asarray((r.scale + reciprocal) * _covariance(pushed, p, operands)
+    shared = 0.0 if operands.bend is None else operands.bend.shared_error(r)
+    return np.asarray((r.scale + shared) * _covariance(pushed, p, operands)
                       + r.softmax * _covariance(truth.shifted, p, operands))
 
 

@@ -14,8 +14,7 @@ from attnspec.numerics.gradient_precision import BackwardRoundings
 from attnspec.numerics.gradient_truth import Differentials
 from attnspec.numerics.lse import log_sum_exp, lse_allowance
 from attnspec.numerics.operands import Operands
-from attnspec.numerics.reference import Truth
-from attnspec.numerics.roundings import capped_error, scaled
+from attnspec.numerics.reference import Truth, scaled
 from attnspec.problems.problem import Array
 
 OF_A_QUOTIENT = 6
@@ -88,7 +87,7 @@ def pair_errors(block: Pass) -> PairErrors:
     if b.lost_inside:  # dP, each product with a weight, the sum of these, the difference, and dS
         logits = logits + (block.operands.counts[..., None] + INSIDE) * b.lost_inside
     logits = np.where(block.seen, logits, 0.0)
-    return PairErrors(_dropped(block, error + b.weights * (p + error)), logits, _behind_cap(block, logits))
+    return PairErrors(_dropped(block, error + b.weights * (p + error)), logits, _behind_bend(block, logits))
 
 
 def _dropped(block: Pass, error: Array) -> Array:
@@ -207,26 +206,13 @@ def _by_products(block: Pass) -> Array:
                       + (2 * rows + 2) * r.lost_product)
 
 
-def _behind_cap(block: Pass, logits: Array) -> Array:
-    """(B,H,T,S): of dX, given that of dS. The slope is formed as 1 - tanh²: where the cap saturates that cancels, and
-    its error is absolute, whatever is left of it.
-    """
-    operands, b, r = block.operands, block.roundings, block.roundings.forward
-    if operands.softcap is None:
+def _behind_bend(block: Pass, logits: Array) -> Array:
+    """(B,H,T,S): of dX, given that of dS."""
+    operands, truth, b, r = block.operands, block.truth, block.roundings, block.roundings.forward
+    if operands.bend is None:
         return logits
-    size = np.abs(block.found.logits)
-    off = error_of_tanh(block)
-    bent = np.minimum(np.abs(block.truth.capped) / operands.softcap, 1.0)
-    of_slope = off * (2 * bent + off) + (3 * r.softmax + 2 * r.logits) * (1 + off)
+    size, before = np.abs(block.found.logits), product_error(operands, truth, r) + logit_underflow(operands, r)
+    of_slope = operands.bend.derivative_error(before, scaled(operands, truth), np.abs(truth.bent), r)
     error = (size + logits) * of_slope + logits * block.found.slope
-    error = error + b.capped * (np.abs(block.found.dots) + error) + 3 * b.lost_logits
+    error = error + b.bent * (np.abs(block.found.dots) + error) + 3 * b.lost_logits
     return np.asarray(np.where(block.seen, error, 0.0))
-
-
-def error_of_tanh(block: Pass) -> Array:
-    """(B,H,T,S): of tanh(x / c), as the forward pass has it."""
-    operands, truth, r = block.operands, block.truth, block.roundings.forward
-    assert operands.softcap is not None
-    error = product_error(operands, truth, r) + logit_underflow(operands, r)
-    capped = np.abs(truth.capped)
-    return np.asarray(capped_error(error, scaled(operands, truth), capped, operands.softcap, r) / operands.softcap)

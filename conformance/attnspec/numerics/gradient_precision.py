@@ -19,7 +19,7 @@ class BackwardPrecision:
     """The rounding points of a backward pass. All count roundings to the dtype of the inputs, unless they are flags.
 
     weights: of P before its product with the output's gradient.  kept: of P as it meets dP - delta.  products: of dP.
-    logits: of dS, and of what is behind a softcap once more.  group: of a head's dK and dV before those of its group
+    logits: of dS, and of what is behind a bend once more.  group: of a head's dK and dV before those of its group
     are summed.  bias: of dBias before it is summed along the axes along which the bias is broadcast.  results: of each
     gradient (where the scale is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
     returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta comes from the output,
@@ -121,8 +121,8 @@ class BackwardRoundings:
     """A backward class as plain numbers.
 
     Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind together); of_output:
-    of the output of which delta is formed; one: a single rounding to the dtype of the inputs; capped: of all that is
-    stored behind a softcap; scale: of a scale on both sides, query and key.
+    of the output of which delta is formed; one: a single rounding to the dtype of the inputs; bent: of all that is
+    stored behind a bend; scale: of a scale on both sides, query and key.
     Absolute: lost, what one underflow in the dtype of the inputs loses; lost_logits, what dS loses; lost_inside, what
     one loses in a softmax whose format is coarser than the dtype, 0 if it is not.
     largest, largest_inside: what the dtype, and such a softmax, can hold.
@@ -139,7 +139,7 @@ class BackwardRoundings:
     results: float
     of_output: float
     one: float
-    capped: float
+    bent: float
     scale: float
     lost: float
     largest: float
@@ -162,11 +162,11 @@ def backward_roundings(precision: Precision, backward: BackwardPrecision) -> Bac
     counts = {word: _compound(io.roundoff, getattr(backward, word)) for word in _COUNTS}
     flushes = precision.flushes_subnormals and precision.dtype is not DType.FLOAT16
     of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
-    capped = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
+    bent = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
     scale = _compound(r.accumulate, _SCALINGS) + r.scale + r.prescale + r.scale * r.prescale
     inside = unit(precision.softmax)
     is_coarser = inside.roundoff > io.roundoff
-    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, capped=capped,
+    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, bent=bent,
                              scale=scale, lost=io.normal if flushes else io.underflow, largest=io.largest,
                              lost_inside=(inside.normal if flushes else inside.underflow) if is_coarser else 0.0,
                              largest_inside=inside.largest if is_coarser else math.inf)

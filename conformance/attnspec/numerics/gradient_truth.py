@@ -2,7 +2,7 @@
 
 With P the weights of a row, O its output, dO the gradient of that output and a the scale:
 
-    dP = dO·Vᵀ    delta = dO·O    dS = P (dP - delta)    dX = w dS    w = 1 - tanh²(x/c) under a softcap c, else 1
+    dP = dO·Vᵀ    delta = dO·O    dS = P (dP - delta)    dX = w dS    w the slope of the bend, or 1
     dV = Pᵀ·dO    dQ = a·dX·K     dK = a·dXᵀ·Q           dBias = dS, summed along the axes that the bias has not
 
 Where weights are dropped, with the factors F: dP = F ∘ (dO·Vᵀ), and dV = (F ∘ P)ᵀ·dO.
@@ -18,14 +18,12 @@ from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
 from attnspec.problems.problem import Array
 
-FLAT = 300.0  # beyond so many caps the slope of a softcap is below 1e-260
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Differentials:
     """What stands between a row's output and its inputs, of one block; 0 where a key is hidden.
 
-    (B,H,T,S): weights P; products dP; apart = dP - delta; logits dS; dots dX, behind a softcap; slope, the cap's;
+    (B,H,T,S): weights P; products dP; apart = dP - delta; logits dS; dots dX, behind a bend; slope, the bend's;
     applied, the weights by which the values are multiplied, P itself without dropout.
     delta (B,H,T,1).  grad (B,H,T,Dv): the output's gradient.
     """
@@ -56,18 +54,16 @@ def differentiate(operands: Operands, truth: Truth, grad: Array, factor: Array |
     products = products if factor is None else products * factor
     delta = (grad * truth.output).sum(axis=-1, keepdims=True)
     apart = np.where(seen, products - delta, 0)
-    logits, slope = weights * apart, slope_of(operands, truth)
+    logits, slope = weights * apart, _slope(operands, truth)
     applied = weights if factor is None else weights * factor
     return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad, applied)
 
 
-def slope_of(operands: Operands, truth: Truth) -> Array:
-    """(B,H,T,S): the derivative of c·tanh(x/c), 1/cosh²(x/c), at the scaled dot products; 1 without a softcap."""
-    if operands.softcap is None:
+def _slope(operands: Operands, truth: Truth) -> Array:
+    """(B,H,T,S): the derivative of the bend at the scaled dot products; 1 without one."""
+    if operands.bend is None:
         return np.ones_like(truth.dots)
-    real = truth.dots.dtype.type
-    size = np.minimum(np.abs(truth.dots * real(operands.scale)) / real(operands.softcap), FLAT)
-    return np.asarray(1 / np.cosh(size) ** 2)
+    return operands.bend.derivative(truth.dots * truth.dots.dtype.type(operands.scale))
 
 
 def times(one: Array, other: Array) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
+from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.numerics.blocks import ProblemBlock, blocks
 from attnspec.numerics.bound import in_domain, weight_error

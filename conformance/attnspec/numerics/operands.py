@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.lengths import own_keys, own_segment, queries_within
-from attnspec.numerics.slopes import alibi
+from attnspec.numerics.aspect import LogitBend, bend_of, given_mathematics
+from attnspec.numerics.lengths import queries_within
 from attnspec.problems.problem import Array, Problem, joined
 
 
@@ -58,8 +58,8 @@ class Operands:
     where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
     key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
     finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
-    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of a bias by
-    slopes, which `bias` holds, the largest number that it may be made from; None without slopes.
+    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what
+    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.
     """
 
     query: Array
@@ -70,18 +70,13 @@ class Operands:
     counts: Array
     usable: Array
     scale: float | np.longdouble
-    softcap: float | None
+    bend: LogitBend | None
     sizes: Magnitudes
     held: Magnitudes
     held_key: Array
     has_sink: bool = False
     only_sink: bool = False
     reach: Array | None = None
-
-    @property
-    def is_capped(self) -> bool:
-        """Whether logits are bent before the softmax."""
-        return self.softcap is not None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -106,10 +101,8 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
-    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
-    segments = None if problem.query_segments is None else own_segment(problem, rows)
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths, segments)
+                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), own_queries)
              if part is not None]
     if not parts:
         return None
@@ -144,17 +137,14 @@ def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) 
     return visible
 
 
-def _near(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
-    """(T,S) or (B,1,T,S): the keys in the window, which bounds what is seen whether or not there is a mask or a causal
-    flag.
-    """
-    if problem.window is None:
-        return None
-    left, right = problem.window
-    distance = _ahead(problem, conventions, rows)
-    visible: Array = ((distance >= (-np.inf if left is None else -left))
-                      & (distance <= (np.inf if right is None else right)))
-    return visible
+def _of_aspects(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Iterator[Array | None]:
+    """(T,S), (B,1,1,S) or (B,1,T,S) each: the keys that each aspect leaves in sight; None of one that hides none."""
+    given = given_mathematics(problem)
+    counting = [aspect for aspect in given if aspect.counts_places(problem)]
+    if counting:
+        ahead = _ahead(problem, conventions, rows)
+        yield from (aspect.visible_keys(problem, ahead) for aspect in counting)
+    yield from (aspect.own_keys(problem, rows) for aspect in given)
 
 
 def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array:
@@ -223,16 +213,31 @@ def operands_of(
     keys = keys or keys_of(problem, conventions)
     visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, keys)
     bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
-    bias, reach = (bias, None) if problem.alibi_slopes is None else alibi(
-        problem, own_places(problem, conventions, rows), bias)
+    bias, reach = _with_added(problem, conventions, rows, bias)
     usable = np.ones(query.shape[:3], bool)
     if problem.query_lengths is not None:
         usable = usable & queries_within(problem, rows)[:, None]
     counts = usable * float(keys.key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, _scale(problem, scale_width),
-                        problem.softcap, sizes, sizes, keys.key, reach=reach)
+                        bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
     return operands if _is_tame(operands) else _tamed(operands)
+
+
+def _with_added(
+    problem: Problem, conventions: Mapping[str, str], rows: Array | None, bias: Array | None,
+) -> tuple[Array | None, Array | None]:
+    """The bias (B,H,T,S) with what aspects add to the logits, and the largest number that this may be made from; None
+    where there is neither, and where none adds.
+    """
+    reach: Array | None = None
+    for aspect in given_mathematics(problem):
+        more = aspect.added_logits(problem, own_places(problem, conventions, rows))
+        if more is not None:
+            added, largest = more
+            bias = added if bias is None else np.asarray(added + bias)
+            reach = largest if reach is None else reach + largest
+    return bias, reach
 
 
 def _sizes(query: Array, keys: Keys) -> Magnitudes:

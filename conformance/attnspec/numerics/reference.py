@@ -17,14 +17,13 @@ from attnspec.problems.problem import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What attention gives. (B,H,T,S): dots = query·key, capped = scale·dots, or c·tanh(scale·dots / c) under a softcap
-    c, logits = capped + bias, shifted = logits less the row's
-    largest attended one (hidden keys keep theirs), weights = exp(shifted), 0 where hidden. total (B,H,T): the sum of
-    the weights. output (B,H,T,Dv).
+    """What attention gives. (B,H,T,S): dots = query·key, bent = scale·dots, bent where an aspect bends them,
+    logits = bent + bias, shifted = logits less the row's largest attended one (hidden keys keep theirs),
+    weights = exp(shifted), 0 where hidden. total (B,H,T): the sum of the weights. output (B,H,T,Dv).
     """
 
     dots: Array
-    capped: Array
+    bent: Array
     logits: Array
     shifted: Array
     weights: Array
@@ -34,6 +33,11 @@ class Truth:
     def narrow(self) -> Truth:
         """The same in float64, which is enough to bound an error by."""
         return Truth(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
+
+
+def scaled(operands: Operands, truth: Truth) -> Array:
+    """(B,H,T,S): the size of the scaled dot products, before any bend."""
+    return np.asarray(abs(float(operands.scale)) * np.abs(truth.dots))
 
 
 def wide_float(dtype: DType) -> type[np.floating]:
@@ -49,15 +53,15 @@ def is_wider(dtype: DType) -> bool:
 def attend(operands: Operands, real: type[np.floating]) -> Truth:
     """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get zeros."""
     dots = _products(operands.query, operands.key, real)
-    capped = dots * real(operands.scale)
-    if operands.softcap is not None:
-        capped = np.tanh(capped / real(operands.softcap)) * real(operands.softcap)
-    logits = capped if operands.bias is None else capped + operands.bias
+    bent = dots * real(operands.scale)
+    if operands.bend is not None:
+        bent = operands.bend.bend(bent, real)
+    logits = bent if operands.bias is None else bent + operands.bias
     shifted = logits - _largest(logits, operands.visible)
     weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
     output = _products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
-    return Truth(dots, capped, logits, shifted, weights, total, output)
+    return Truth(dots, bent, logits, shifted, weights, total, output)
 
 
 def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:

@@ -53,7 +53,7 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     """An upper bound of `output_allowance` (B,H,T,Dv), and the rows (B,H,T) on which there is a claim; None where the
     sharp bound has to be worked out, since this one would say little.
     """
-    if operands.is_capped:  # the slope is least where logits are largest: nothing is gained from maxima
+    if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
         return None
     error, rescales = _largest_error(operands, truth, r)
     if not (error <= LARGEST_ERROR).all():

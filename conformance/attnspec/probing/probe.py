@@ -10,6 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from attnspec.core.conventions import UNDEFINED
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
@@ -19,7 +20,6 @@ from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions import (
-    caches,
     decoder,
     dropout,
     invariance,
@@ -29,7 +29,6 @@ from attnspec.questions import (
     outputs,
     ranges,
     rotary,
-    serving,
     shapes,
     visibility,
 )
@@ -227,7 +226,7 @@ def _largest(problem: AnyProblem) -> float:
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
-    *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
+    *(question for part in load_parts("questions") for question in part.QUESTIONS),
     *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED, PastPattern
 from attnspec.core.forms import STATE
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import AXES, OFF, acting_on
+from attnspec.core.keyword_nouns import PastPattern
+from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, acting_on
 from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
 
 _PASTS: Mapping[PastPattern, Callable[[int, int], int]] = {
@@ -41,8 +41,10 @@ def divide_alike(problem: Problem, whole: Problem) -> Problem:
 
 
 def with_values(problem: Problem, value: Array) -> Problem:
-    """The problem with other values (B,Hkv,S,Dv), past ones first."""
-    return divide_alike(problem, joined(problem).but(value=value))
+    """The problem with other values (B,Hkv,S,Dv), past ones first, which stand for themselves."""
+    plain = {name: np.broadcast_to(np.ones((), array.dtype), value.shape) for name, array in problem.given.items()
+             if KEYWORDS[name].meaning_of == "value"}
+    return divide_alike(problem, joined(problem).but(value=value, **plain))
 
 
 def filled(problem: Problem, keys: int) -> Problem:

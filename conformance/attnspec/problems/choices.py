@@ -15,9 +15,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import BESIDE
+from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.caches import past_by

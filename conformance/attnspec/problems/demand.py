@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE
+from attnspec.core.keywords import CACHED
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
 from attnspec.problems.domain import Domain, Grouped, domain, spell_domain
 from attnspec.problems.fitting import adapt_sizes, halve_costliest, nearest_sizes, partners_of

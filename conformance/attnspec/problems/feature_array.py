@@ -14,7 +14,6 @@ from itertools import combinations, count
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.feature_coverage import (
     EMPTY_ROWS,
@@ -32,7 +31,7 @@ from attnspec.core.feature_coverage import (
     features_at,
     triples_taken,
 )
-from attnspec.core.keywords import BESIDE
+from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.problems.caches import past_by
 from attnspec.problems.choices import Menu
 from attnspec.problems.domain import Domain

@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.cache_keywords import SlopePattern
-from attnspec.core.gradient_keywords import GRAD, GradPattern
-from attnspec.core.keywords import AXES, BESIDE, COUNTS, KEYWORDS
+from attnspec.core.keyword_nouns import GRAD, GradPattern, LengthPattern, SegmentPattern, SinkPattern, SlopePattern
+from attnspec.core.keywords import AXES, BESIDE, COUNTS, KEYWORDS, load_parts
 from attnspec.core.nouns import DType
-from attnspec.core.segment_keywords import SegmentPattern
-from attnspec.core.serving_keywords import LengthPattern, SinkPattern
 from attnspec.problems.entries import Words, normal_numbers, random_words, uniform_numbers, whole_numbers
 from attnspec.problems.problem import Array, Sizes, numpy_dtype
 
@@ -161,11 +158,15 @@ def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DT
         return make_lengths(keyword, pattern, seed, sizes)
     if AXES[keyword] in {"BT", "BS"}:
         return make_segments(keyword, pattern, seed, sizes)
+    if (made := next((part.ARRAYS[keyword] for part in load_parts("arrays") if keyword in part.ARRAYS), None)):
+        return np.asarray(made(pattern, seed, sizes, dtype))
     return _OF_HEADS[keyword](pattern, seed, sizes, dtype)
 
 
 NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity", "alibi_slopes": "zero",
-                               "query_segments": "one", "key_segments": "one", GRAD: "zero"}
+                               "query_segments": "one", "key_segments": "one", GRAD: "zero",
+                               **{name: pattern for part in load_parts("keyword")
+                                  for name, pattern in getattr(part, "NEUTRAL", {}).items()}}
 """By keyword, the pattern that changes no answer. It has an array for each of these keywords."""
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import AXES, BESIDE, DRAWN, OFF, VALUED
+from attnspec.core.keywords import AXES, BESIDE, CACHED, DRAWN, OFF, VALUED, load_parts
 from attnspec.core.nouns import DType
 from attnspec.problems.caches import divided, past_by
 from attnspec.problems.entries import Entries, Floats, HeadWords, random_signs, random_words, whole_numbers
@@ -120,6 +119,8 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
         as_dtype(value, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.Dv),
         scale=recipe.scale if "scale" in recipe.features else None,
         **keyword_arguments(recipe, dtype))
+    for part in load_parts("arrays"):
+        problem = problem if recipe.features.isdisjoint(part.ARRAYS) else part.settle(problem, recipe)
     cached = next((name for name in CACHED if name in recipe.features and name in VALUED), "")
     return divided(problem, past_by(recipe.value(cached), sizes)) if cached else problem
 

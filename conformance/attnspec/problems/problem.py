@@ -10,8 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import KeywordArguments
+from attnspec.core.keywords import CACHED, KeywordArguments
 from attnspec.core.nouns import DType
 
 Array = NDArray[Any]

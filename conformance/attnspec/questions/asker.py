@@ -12,6 +12,7 @@ import numpy as np
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.forms import InputForm
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.problems.fitting import lengths_near
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
@@ -312,3 +313,9 @@ class _Differentiated:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
         return getattr(self.callee, name)
+
+
+def keyword_question(name: str, answers: Mapping[str, str], ask: Ask, claim: Claim) -> Question:
+    """A question about a keyword: what is asked stands in the keyword's definition."""
+    return Question(name, next(word.questions[name] for word in KEYWORDS.values() if name in word.questions), answers,
+                    ask, claim)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.core.dropout_keywords import PROFILE, RATE, SEED
+from attnspec.core.keyword_nouns import DROPOUT_PROFILE, RATE, SEED
 from attnspec.core.keywords import KEYWORDS
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import FAILURES, OTHER, Asker, Question, Reply, is_close, promised, shown
@@ -41,8 +41,8 @@ DROPOUT_QUESTIONS = (
     Question("dropout.form", _ASKED["dropout.form"], {
         "rescaled": "0, or the weight over one minus the rate", "not_rescaled": "0, or the weight as it is",
         "renormalised": "0, or the weight over the sum of those that are left", "ignored": "nothing", **FAILURES},
-        _form, promised("rescaled", PROFILE)),
+        _form, promised("rescaled", DROPOUT_PROFILE)),
     Question("dropout.seed", _ASKED["dropout.seed"], {
         "same": "yes, and another seed drops others", "ignored": "yes, and so does every other seed",
-        "anew": "no: each call draws anew", **FAILURES}, _seed, promised("same", PROFILE)),
+        "anew": "no: each call draws anew", **FAILURES}, _seed, promised("same", DROPOUT_PROFILE)),
 )

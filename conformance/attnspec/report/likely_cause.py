@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import describe_answer
-from attnspec.core.gradient_keywords import PROFILE as GRADIENTS
+from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Verdict
 from attnspec.record.boundaries import SMALLEST, common_spans, is_met, read_spans_told
@@ -275,7 +275,7 @@ def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> b
         return False
     needed = [needed_keywords(each.evidence.located) if each.evidence else [] for each in other.failures]
     return all(named.cause.stage in each for each in needed) and all(
-        each.clause.startswith(f"{GRADIENTS}.") for each in other.failures)
+        each.clause.startswith(f"{GRADIENTS_PROFILE}.") for each in other.failures)
 
 
 def _is_of_the_softmax(group: ExplainedFailures) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from attnspec.core.gradient_keywords import POOL
+from attnspec.core.keyword_nouns import GRADIENTS_POOL
 from attnspec.core.nouns import DType, Novelty, Verdict
 from attnspec.core.plan import is_left_out
 
@@ -84,7 +84,7 @@ class GateCost:
         if why == "" or (gate, subject) not in self._unjudged:
             self._unjudged[gate, subject] = why
         self._mended[subject] += change.get("novelty") == Novelty.MENDED.value
-        if str(outcome["clause"]).partition(".")[0] == POOL and not is_left_out(str(outcome["reason"])):
+        if str(outcome["clause"]).partition(".")[0] == GRADIENTS_POOL and not is_left_out(str(outcome["reason"])):
             is_judged = outcome["verdict"] != Verdict.INAPPLICABLE.value
             self._gradients.setdefault(subject, Counter())["" if is_judged else str(outcome["reason"])] += 1
         if refused := outcome.get("refused"):

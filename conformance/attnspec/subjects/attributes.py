@@ -12,7 +12,7 @@ from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import LIMITS, Declaration, of_kind
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import STATE
-from attnspec.core.keywords import KeywordLimits
+from attnspec.core.keyword import KeywordLimits
 from attnspec.core.nouns import Kind
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
@@ -57,6 +57,8 @@ ATTRIBUTES: Mapping[str, str] = {
     "constant_bias": "True",
     "refuses": '["D > 256", "bias with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
+    **dict.fromkeys(("stored_query", "stored_key", "stored_value"), '"int8"'),
+    **dict.fromkeys(("query_scales", "key_scales", "value_scales"), '"head"'),
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
 

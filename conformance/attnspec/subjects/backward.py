@@ -12,8 +12,8 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.gradient_keywords import GRAD, LSE, OUTPUT
 from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import GRAD, LSE, OUTPUT
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED

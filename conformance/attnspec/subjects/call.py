@@ -17,7 +17,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.host.backward import own_name
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
-from attnspec.host.frames import Entries
+from attnspec.host.frames import BITS, Entries
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import ProcessDeath
@@ -231,9 +231,9 @@ def _span(array: Array) -> int:
 
 
 def entries_of(array: Array) -> Entries:
-    """An array of any shape as the host's code has it: a bfloat16 by its bits."""
+    """An array of any shape as the host's code has it: what NumPy has no dtype for by its bits."""
     name = _name(array.dtype)
-    return Entries(name, array.view(np.uint16) if name == DType.BFLOAT16.value else array)
+    return Entries(name, array.view(BITS[name]) if name in BITS else array)
 
 
 @cache

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.decoder_keywords import StepPattern
 from attnspec.core.forms import HELD_IN_CACHE, STATE
 from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.problem import HELD, Array, Problem, joined
 

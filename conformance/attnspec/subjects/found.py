@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core.errors import EndedError, TargetError
-from attnspec.core.gradient_keywords import BACKWARD
+from attnspec.core.keyword_nouns import BACKWARD
 from attnspec.core.plan import HANDED
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, LoadedFunction, NotLoadedThere

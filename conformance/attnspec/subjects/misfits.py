@@ -10,10 +10,9 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import InputForm
-from attnspec.core.gradient_keywords import APART, GRAD
-from attnspec.core.keywords import AXES
+from attnspec.core.keyword_nouns import APART, GRAD
+from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import Kind
-from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients
@@ -92,6 +91,9 @@ class Misfits:
             yield "a page holds a value for every key" if declaration.form is InputForm.PAGED else \
                 "one input serves as key and value" if limits.one_memory else ""
         yield from self._of_keywords(given)
+        if isinstance(problem, Problem):
+            yield from (part.misfit(problem, limits) for part in load_parts("arrays")
+                        if not declaration.keywords.isdisjoint(part.ARRAYS))
         if GRAD in given and isinstance(problem, Problem):
             without = "" if can_differentiate(declaration) else self._without_gradients()
             yield self.backward.why_no_gradients(problem, limits) if self.backward else without

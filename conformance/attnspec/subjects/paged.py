@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.forms import NUMBER, TABLE
-from attnspec.core.page_keywords import PagePattern
+from attnspec.core.keyword_nouns import PagePattern
 from attnspec.problems.entries import random_words
 from attnspec.problems.problem import Array, Problem
 

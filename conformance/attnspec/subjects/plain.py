@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import AXES
+from attnspec.core.keywords import AXES, CACHED
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, width_of
 from attnspec.problems.caches import divided

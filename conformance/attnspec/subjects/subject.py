@@ -11,7 +11,8 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
-from attnspec.core.gradient_keywords import GRAD, LSE
+from attnspec.core.keyword_nouns import GRAD, LSE
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
@@ -270,6 +271,10 @@ class Subject:
         return self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
 
     def _call(self, call: Call) -> SubjectAnswer:
+        for part in load_parts("arrays"):
+            if not self.declaration.keywords.isdisjoint(part.ARRAYS):
+                arrays, keywords = part.hand_over(call.arrays, call.keywords, self.declaration.limits)
+                call = replace(call, arrays=arrays, keywords=keywords)
         try:
             return self.callee.perform(self.as_spelled(call))
         except SubjectRaised as raised:

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.feature_coverage import (
     EMPTY_ROWS,
@@ -30,7 +29,7 @@ from attnspec.core.feature_coverage import (
     triple_behind,
     triples_of,
 )
-from attnspec.core.keywords import HIDING
+from attnspec.core.keywords import CACHED, HIDING
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for

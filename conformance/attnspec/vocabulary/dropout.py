@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attnspec.core.dropout_keywords import RATE, SEED
-from attnspec.core.gradient_keywords import GRAD
+from attnspec.core.keyword_nouns import GRAD, RATE, SEED
 from attnspec.numerics.binomial import limits
 from attnspec.numerics.dropout import expect_any_dropped, factors, rescaling
 from attnspec.numerics.expectation import Expectation

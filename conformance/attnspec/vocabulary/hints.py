@@ -14,7 +14,10 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NewType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS
 
 Drawn = NewType("Drawn", int)      # in Python the drawn number; in YAML the name it has under `given: draw:`
 RunName = NewType("RunName", str)  # the name of one of the clause's runs
@@ -53,6 +56,16 @@ DrawnRow = Annotated[Drawn, ROW]
 DrawnCount = Annotated[Drawn, COUNT]
 DrawnSeed = Annotated[Drawn, SEED]
 DrawnStep = Annotated[Drawn, STEP]
+
+
+if TYPE_CHECKING:
+    KeywordLeftOut = str
+else:
+    # what is seen and what logits are; of two that are given together, the first stands for both
+    KeywordLeftOut = Literal[tuple(
+        word.name for word in KEYWORDS.values() if word.acts in (Acts.VISIBILITY, Acts.KEYS, Acts.LOGITS)
+        and list(KEYWORDS).index(word.beside or word.name) >= list(KEYWORDS).index(word.name))]
+"""A keyword without which a call can be made again."""
 
 
 def meaning_of(hint: Hint) -> Meaning | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
 from attnspec.vocabulary import capacity, chance, differentiating, making, merging, overflow, relations, rulings
@@ -14,7 +15,6 @@ from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
     axes,
-    caches,
     contents,
     gradients,
     history,
@@ -22,8 +22,6 @@ from attnspec.vocabulary.transforms import (
     layers,
     pages,
     rotary,
-    segments,
-    serving,
     steps,
 )
 from attnspec.vocabulary.transforms import dropout as dropping
@@ -87,8 +85,8 @@ TRANSFORMS: Words = _words(
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
-    keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING, *caches.OF_CACHES,
-    *segments.OF_SEGMENTS, *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
+    keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
+    *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
     *dropping.OF_DROPOUT,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,

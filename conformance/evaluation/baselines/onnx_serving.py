@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.forms import NUMBER
-from attnspec.core.keywords import Window
+from attnspec.core.keyword import Window
+from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Problem
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults import staged
+from attnspec.faults.aspect_stage import near_keys, own_keys
 from attnspec.faults.layer import LayerCall, run_layer
 from attnspec.faults.staged import Stages, attention
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
-from attnspec.numerics.lengths import own_keys
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -53,10 +53,9 @@ class ReferencedProblem:
         seen = np.ones((1, 1, sizes.T, sizes.S), bool) if problem.mask is None else problem.mask
         if problem.causal:
             seen = seen & staged.triangle(sizes.T, sizes.S, past)
-        if problem.window is not None:
-            seen = seen & staged.within(sizes.T, sizes.S, problem.window, past)
-        if isinstance(problem, Problem) and NUMBER in problem.given:
-            seen = seen & own_keys(problem)
+        seen = seen & near_keys(problem, np.arange(sizes.S) - np.arange(sizes.T)[:, None] - past)
+        if NUMBER in problem.given:
+            seen = seen & own_keys(problem, sizes.S)
         return not seen.any(axis=-1).all()
 
 
@@ -170,5 +169,5 @@ def _eager_in(io: np.dtype[Any]) -> Stages:
         softcap = dots.dtype.type(work.softcap)
         return stored(stored(np.tanh(stored(dots / softcap))) * softcap)
 
-    return Stages(logits=logits, cap=capped, add_bias=lambda dots, work: stored(staged.add_bias(dots, work)),
+    return Stages(logits=logits, bend=capped, add_bias=lambda dots, work: stored(staged.add_bias(dots, work)),
                   softmax=lambda hidden, work: stored(staged.softmax(hidden, work)))

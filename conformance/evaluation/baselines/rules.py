@@ -10,7 +10,7 @@ from attnspec.core.forms import NUMBER, ROWS
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType
 from attnspec.faults.catalogue import RECOMMENDED
-from attnspec.faults.sizes.family import SEEDED
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.subject import own_ids, own_subject
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.forms import NUMBER
+from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import Subject

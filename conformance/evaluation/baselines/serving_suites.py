@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from attnspec.core.cache_keywords import CACHED
 from attnspec.core.forms import NUMBER, ROWS, TABLE
+from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.problems.entries import random_words, whole_numbers
 from attnspec.problems.problem import HELD, Array, Problem

@@ -19,8 +19,8 @@ from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.selection import match_ids
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
 from attnspec.record.events import Event, Handler, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record

@@ -9,7 +9,7 @@ from pathlib import Path
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT
-from attnspec.faults.sizes.family import SEEDED
+from attnspec.faults.size_family import SEEDED
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 

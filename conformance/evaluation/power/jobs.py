@@ -16,8 +16,8 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan, is_fault
 from attnspec.faults.declared import declaration_of
+from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
@@ -202,7 +202,7 @@ class PowerJobs:
         if not is_fault(job.target):
             return SubjectPut(job.target, dtype, job.seed, is_fault=False, stage="")
         fault = fault_named(job.target.removeprefix(FAULT))
-        return SubjectPut(job.target, dtype, job.seed, is_fault=True, stage=fault.stage.value,
+        return SubjectPut(job.target, dtype, job.seed, is_fault=True, stage=fault.stage,
                           equivalent=fault.equivalents.get(dtype, ""), shows_at=fault.shows_at)
 
     @staticmethod

@@ -91,7 +91,7 @@ class MatrixDocket:
     def _blank(job: Measurement) -> SubjectPut:
         from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
 
-        stage = fault_named(job.target.removeprefix(FAULT)).stage.value
+        stage = fault_named(job.target.removeprefix(FAULT)).stage
         return SubjectPut(job.target, DType(job.dtype), job.seed, is_fault=True, stage=stage)
 
     def record_loss(self, job: Measurement, loss: JobFailure) -> SubjectPut:

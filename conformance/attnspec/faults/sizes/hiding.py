@@ -1,4 +1,4 @@
-"""Masks, biases, the causal flag, windows and softcaps in tiles: read from the wrong place, or left out of a tile."""
+"""Masks, biases and the causal flag in tiles: read from the wrong place, or left out of a tile."""
 
 # mypy: no-warn-return-any
 # (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.masks import with_mask
-from attnspec.faults.sizes.mechanism import Change, Mechanism, in_last, last_block
+from attnspec.faults.size_mechanism import Change, Mechanism, in_last, last_block
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
@@ -114,29 +114,6 @@ def _nan_of_future(size: int) -> Change:
     return softmax
 
 
-def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
-    """Edges of a window that are moved: `left` and `right` of the exact ones, (T,1), and the size."""
-    def near(work: PreparedCall, size: int) -> Array:
-        """(T,S): what the window allows with its edges moved."""
-        _, _, T, S = work.shape
-        (before, after), row, column = work.window or (None, None), np.arange(T)[:, None], np.arange(S)
-        seen = np.ones((T, S), bool)
-        if before is not None:
-            seen &= column >= left(row - before, size)
-        return seen if after is None else seen & (column <= right(row + after, size))
-    return lambda size: {"near": lambda work: near(work, size)}
-
-
-def _exact(edge: Array, size: int) -> Array:  # noqa: ARG001  (an edge's signature)
-    """(T,1): the edge as it should be."""
-    return edge
-
-
-def _uncapped_in_last(size: int) -> Change:
-    """The softcap is left out in the last block of keys."""
-    return lambda logits, work: np.where(in_last(work.shape[3], size), logits, sound.cap(logits, work))
-
-
 HIDING: Mapping[str, Mechanism] = {
     "mask rows are read with a padded stride": _of_mask(_stride_rounded_up),
     "mask tiles are transposed": _of_mask(_tiles_transposed),
@@ -166,10 +143,4 @@ HIDING: Mapping[str, Mechanism] = {
     "the diagonal ends in the last corner":
         _causal(lambda row, column, _, work: column <= row + work.shape[3] - work.shape[2]),
     "the causal flag is left out": _causal(lambda row, column, *_: (column >= 0) & (row >= 0)),
-    "the window begins with its block": _window(lambda edge, size: edge // size * size, _exact),
-    "the window begins with the next block": _window(lambda edge, size: -(-edge // size) * size, _exact),
-    "the window ends with its block": _window(_exact, lambda edge, size: edge // size * size + size - 1),
-    "the window is left out": lambda _: {"near": lambda work: np.ones(work.shape[2:], bool)},
-    "the softcap is left out": lambda _: {"cap": lambda logits, _work: logits},
-    "the softcap is left out in the last block": lambda size: {"cap": _uncapped_in_last(size)},
 }

@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.blocks import Online
 from attnspec.faults.precision import through
-from attnspec.faults.sizes.mechanism import Change, Mechanism, Replaced, each_by, in_last, last_block
+from attnspec.faults.size_mechanism import Change, Mechanism, Replaced, each_by, in_last, last_block
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array, numpy_dtype
 

@@ -1,9 +1,9 @@
-"""Families that show at certain sizes where a mask, a bias, the causal flag, a window or a softcap is given."""
+"""Families that show at certain sizes where a mask, a bias or the causal flag is given."""
 
 from __future__ import annotations
 
 from attnspec.faults.planted import Relation
-from attnspec.faults.sizes.family import (
+from attnspec.faults.size_family import (
     BATCHES,
     BLOCKS,
     HEADS,
@@ -106,21 +106,4 @@ OF_CAUSAL = (
     FaultFamily("size_causal_dropped_wide", "causal", "the causal flag is left out",
                 "The kernel for wide heads takes no causal flag.", (0,), (above("D", WIDTHS), above("S", BLOCKS)),
                 "causal"),
-)
-
-OF_WINDOWS = (
-    FaultFamily("size_window_begins_with_block", "window", "the window begins with its block",
-                "The window begins at a whole block of keys.", BLOCKS, (above("T"), above("S")), "window"),
-    FaultFamily("size_window_begins_late", "window", "the window begins with the next block",
-                "The block in which the window begins is skipped.", BLOCKS, (above("T"), above("S")), "window"),
-    FaultFamily("size_window_ends_with_block", "window", "the window ends with its block",
-                "The window ends at a whole block of keys.", BLOCKS, (above("T", (7, 16, 32, 64)), above("S")),
-                "window"),
-    FaultFamily("size_window_dropped_long", "window", "the window is left out",
-                "Long rows take a kernel without a window.", (0,), (above("S", LENGTHS),), "window"),
-    FaultFamily("size_softcap_dropped_long", "softcap", "the softcap is left out",
-                "Long keys and wide heads take a kernel without a softcap.", (0,),
-                (above("S", SPLITS), above("D", WIDTHS)), "softcap"),
-    FaultFamily("size_softcap_dropped_in_tail", "softcap", "the softcap is left out in the last block",
-                "The last block of keys goes without the softcap.", BLOCKS, (partial("S"),), "softcap"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnspec.faults.planted import GRID, Relation
-from attnspec.faults.sizes.family import (
+from attnspec.faults.size_family import (
     BATCHES,
     BLOCKS,
     GRIDS,

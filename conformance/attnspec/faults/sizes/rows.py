@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.faults import staged as sound
-from attnspec.faults.sizes.mechanism import Change, Mechanism, each_by, in_last, last_block
+from attnspec.faults.size_mechanism import Change, Mechanism, each_by, in_last, last_block
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnspec.faults.outside import Outside
+from attnspec.faults.size_family import reach_of
 from attnspec.faults.sizes.families import ALL_FAMILIES
-from attnspec.faults.sizes.family import reach_of
 
 _GITHUB = "https://github.com/"
 
@@ -173,4 +173,4 @@ def family_table() -> str:
 
 def _family_rows() -> Iterator[str]:
     for family in ALL_FAMILIES:
-        yield f"| `{family.name}` | {family.mechanism} | {reach_of(family.drawn(0))} |"
+        yield f"| `{family.name}` | {family.mechanism} | {reach_of(family.drawn(0), family.needs)} |"

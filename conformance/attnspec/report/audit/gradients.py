@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.core.gradient_keywords import PROFILE
+from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.record.clause_text import ClauseText
@@ -18,7 +18,7 @@ from attnspec.report.audit.table import Nearness, closest_case, counted_by_verdi
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, shared_reason
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
-HIDDEN_ROWS = f"{PROFILE}.hidden_rows"
+HIDDEN_ROWS = f"{GRADIENTS_PROFILE}.hidden_rows"
 """The clause about a query for which every key is masked."""
 
 OWN, OTHERS = "its own", "others"
@@ -30,7 +30,7 @@ ROW, KEY = "gradient.hidden_row", "gradient.hidden_key"
 _PARTLY = "Why some were not judged with respect to everything"
 _WHOLLY = "Of which no gradients were judged, and why"
 
-_OF = f"{PROFILE}.of_"
+_OF = f"{GRADIENTS_PROFILE}.of_"
 _INPUTS = ("query", "key", "value")
 _PARAMETERS = "params"
 
@@ -84,7 +84,7 @@ ByClause = Mapping[ClauseText, Sequence[Outcome]]
 
 def describe_gradients(joined: JoinedRecords) -> Gradients | None:
     """Look at what was judged of gradients; None if none was."""
-    clauses = [clause for clause in joined.clauses if clause.profile == PROFILE]
+    clauses = [clause for clause in joined.clauses if clause.profile == GRADIENTS_PROFILE]
     asked = [(subject, _gradient_outcomes(joined, subject, clauses)) for subject in joined.subjects]
     judged = [(subject, outcomes) for subject, outcomes in asked if _is_judged(outcomes)]
     lines = tuple(_line(joined, subject, outcomes) for subject, outcomes in judged)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
+from attnspec.core.keywords import CACHED
 from attnspec.numerics.expectation import visible_keys
 from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array

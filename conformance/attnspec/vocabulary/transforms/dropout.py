@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from attnspec.core.dropout_keywords import RATE, SEED
+from attnspec.core.keyword_nouns import RATE, SEED
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Between
 from attnspec.vocabulary.transforms.axes import Attention

@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import BESIDE, OFF
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import BESIDE, CACHED, OFF, acting_on
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
-from attnspec.vocabulary.hints import DrawnCount
+from attnspec.vocabulary.hints import DrawnCount, KeywordLeftOut
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention, score_shape
 
@@ -50,6 +50,12 @@ def _first(problem: Problem, over: str) -> Array:
     return np.take(problem.mask, [0], axis={"batch": 0, "heads": 1, "queries": 2}[over])
 
 
+def hide_by_mask(posed: Attention) -> Attention:
+    """Hand over an explicit mask in place of all that hides keys, but a bias. It is no word; words are made of it."""
+    mask = visible_keys(posed.one.but(bias=None), posed.conventions)
+    return posed.but(**{**acting_on(Acts.VISIBILITY), "mask": mask})
+
+
 def zero_bias(posed: Attention) -> Attention:
     """Pass a bias of zeros."""
     return posed.but(bias=np.zeros(score_shape(posed.one), posed.one.query.dtype))
@@ -72,9 +78,7 @@ def causal_as_mask(posed: Attention) -> Attention:
     return posed.but(causal=False, mask=visible_keys(problem.but(**others), posed.conventions))
 
 
-def leave_out(posed: Attention, *,
-              keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap", "key_lengths", "query_lengths",
-                               "sinks", "past_key", "alibi_slopes", "query_segments"]) -> Attention:
+def leave_out(posed: Attention, *, keyword: KeywordLeftOut) -> Attention:
     """Make the same call without this keyword, and without what is given together with it. Without past keys, mask and
     bias have no columns of them.
     """
@@ -83,23 +87,6 @@ def leave_out(posed: Attention, *,
     columns = {name: np.ascontiguousarray(array[..., problem.past:]) for name in ("mask", "bias")
                if keyword in CACHED and (array := getattr(problem, name)) is not None}
     return posed.but(**{**columns, **left_out})
-
-
-def window_as_mask(posed: Attention) -> Attention:
-    """Pass the window as an explicit mask, combined with the given mask and the causal flag."""
-    return posed.but(causal=False, window=None, mask=visible_keys(posed.one.but(bias=None), posed.conventions))
-
-
-def with_window(posed: Attention, *, to: Literal["unbounded", "as wide as all"]) -> Attention:
-    """Pass a window that masks no key: without bounds, or with bounds beyond both ends."""
-    sizes = posed.one.sizes
-    all_keys = sizes.S + sizes.T
-    return posed.but(window=(None, None) if to == "unbounded" else (all_keys, all_keys))
-
-
-def with_softcap(posed: Attention, *, to: Literal["huge"]) -> Attention:  # noqa: ARG001  (named, so that clauses read)
-    """Pass a softcap of 2^14, which every dtype can hold and which is far above ordinary logits."""
-    return posed.but(softcap=2.0**14)
 
 
 def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubled", "negated"]) -> Attention:
@@ -112,7 +99,3 @@ def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubl
 def ask_weights(posed: Attention) -> Attention:
     """Ask for the weights as well."""
     return posed.but(return_weights=True)
-
-
-OF_UNCOMMON = (window_as_mask, with_window, with_softcap)
-"""The words of single keywords that few functions take."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnspec.core.conventions import UNDEFINED
-from attnspec.core.decoder_keywords import StepPattern
+from attnspec.core.keyword_nouns import StepPattern
 from attnspec.vocabulary.scene import OutsideLimits
 from attnspec.vocabulary.transforms.axes import Attention
 

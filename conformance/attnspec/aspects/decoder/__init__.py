@@ -1,0 +1,1 @@
+"""Decoders: called step after step, they hand their cache on from call to call."""

@@ -1,0 +1,1 @@
+"""Gradients: with the gradient of the output, those of the inputs are asked for."""

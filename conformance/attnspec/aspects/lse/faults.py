@@ -1,0 +1,182 @@
+"""Log-sum-exps that forget a part of the logits, lose the maximum, or come back in another base, dtype or order."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import acting_on
+from attnspec.faults import serving
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault
+from attnspec.faults.log_sum import log_sum_exp
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.panel import BLOCKS, EVEN, GROUPED, QUERIES, RAGGED, SQUARE, panel_recipe
+from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.problems.problem import Array
+
+BLOCK = 16
+Lse = Callable[[Array, PreparedCall], Array]
+
+
+def _with_other_lse(change: Callable[[Array], Array]) -> Lse:
+    """An `lse` stage (B,H,T) that changes the right one."""
+    return lambda logits, _: change(log_sum_exp(logits))
+
+
+def _again(**changes: object) -> Lse:
+    """An `lse` stage (B,H,T) that forms the logits a second time, with something left out."""
+    def lse(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+        """Of the call without it; the logits in effect are not looked at."""
+        bare = work.but(**changes)
+        capped = sound.bend(sound.logits(bare, sound.scale(bare)), bare)
+        return log_sum_exp(serving.join(sound.hide(sound.add_bias(capped, bare), bare), bare))
+    return lse
+
+
+def _of_all_keys(logits: Array, work: PreparedCall) -> Array:
+    """(B,H,T): hidden keys are counted, too."""
+    return _again(visible=np.ones_like(work.visible))(logits, work)
+
+
+def _without_maximum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    """(B,H,T): the exponentials are added up as they are."""
+    with np.errstate(over="ignore", divide="ignore"):
+        return np.log(np.exp(logits).sum(axis=-1))
+
+
+def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    """(B,H,T): the maximum that was taken off is not added again."""
+    top = logits.max(axis=-1, initial=-np.inf)
+    return log_sum_exp(logits) - np.where(np.isneginf(top), 0, top)
+
+
+def _maximum_alone(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    """(B,H,T): the maximum in the place of the log-sum-exp."""
+    return logits.max(axis=-1, initial=-np.inf)
+
+
+def _mean(logits: Array, work: PreparedCall) -> Array:
+    """(B,H,T): the mean of the exponentials in the place of their sum."""
+    return log_sum_exp(logits) - logits.dtype.type(np.log(work.shape[3]))
+
+
+def _last_block(logits: Array, work: PreparedCall) -> Array:
+    """(B,H,T): that of the last block of 16 keys."""
+    return log_sum_exp(logits[..., (work.shape[3] - 1) // BLOCK * BLOCK:])
+
+
+def _of_hidden(number: float) -> Lse:
+    """An `lse` stage (B,H,T) with this number in rows that see no key."""
+    def change(lse: Array) -> Array:
+        """(B,H,T)."""
+        return np.where(np.isneginf(lse), lse.dtype.type(number), lse)
+    return _with_other_lse(change)
+
+
+def _sum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    """(B,H,T): the sum itself, without a logarithm."""
+    with np.errstate(over="ignore"):
+        return np.exp(log_sum_exp(logits))
+
+
+def _with_lse(change: Callable[[Array], Array]) -> Callable[[HandedOver], Answer]:
+    """An attention that changes what comes last where a log-sum-exp (B,H,T) is asked for."""
+    def answer(call: HandedOver) -> Answer:
+        """Output (B,H,T,Dv), with weights (B,H,T,S) and the log-sum-exp."""
+        found = attention(call)
+        return (*found[:-1], change(found[-1])) if call.return_lse else found
+    return answer
+
+
+def _turned(lse: Array) -> Array:
+    """(B,H,T) read from memory that lies (B,T,H)."""
+    B, H, T = lse.shape
+    return np.ascontiguousarray(lse.swapaxes(1, 2)).reshape(B, H, T)
+
+
+def _before_weights(call: HandedOver) -> Answer:
+    """The log-sum-exp stands before the weights."""
+    found = attention(call)
+    return (found[0], found[2], found[1]) if call.return_lse and call.return_weights else found
+
+
+def _undivided(call: HandedOver) -> Answer:
+    """The output of the split kernel, which is divided by the sum only when the parts are merged."""
+    found = attention(call)
+    if not call.return_lse:
+        return found
+    grown = np.exp(np.minimum(found[-1], 80.0))[..., None]
+    return ((found[0] * grown).astype(found[0].dtype), *found[1:])
+
+
+_ANY = "return_lse"
+
+_FAULTS = (
+    Fault("lse_in_base_two", "return_lse", "The kernel's 2^x gives a logarithm to base two.", _ANY,
+          staged(lse=_with_other_lse(lambda lse: lse / np.log(2)))),
+    Fault("lse_without_maximum", "return_lse", "The exponentials are added up without the maximum taken off.",
+          "logits beyond 88", staged(lse=_without_maximum)),
+    Fault("lse_maximum_forgotten", "return_lse", "The maximum that was taken off is not added again.", _ANY,
+          staged(lse=_maximum_forgotten)),
+    Fault("lse_maximum_alone", "return_lse", "The running maximum is returned for the log-sum-exp.",
+          "return_lse with S > 1", staged(lse=_maximum_alone)),
+    Fault("lse_negated", "return_lse", "The log-sum-exp comes back with the opposite sign.", _ANY,
+          staged(lse=_with_other_lse(lambda lse: -lse))),
+    Fault("lse_without_logarithm", "return_lse", "The sum itself is returned.", _ANY, staged(lse=_sum)),
+    Fault("lse_of_mean", "return_lse", "The mean of the exponentials is taken for their sum.", "S > 1",
+          staged(lse=_mean)),
+    Fault("lse_of_last_block", "return_lse", "Each block of keys writes its own, and the last one stays.", "S > 16",
+          staged(lse=_last_block)),
+    Fault("lse_in_bfloat16", "return_lse", "The log-sum-exp is stored in bfloat16.", _ANY,
+          staged(lse=_with_other_lse(lambda lse: lse.astype(ml_dtypes.bfloat16).astype(lse.dtype)))),
+    Fault("lse_in_float16", "return_lse", "The log-sum-exp is stored in float16.", _ANY,
+          staged(lse=_with_other_lse(lambda lse: lse.astype(np.float16).astype(lse.dtype)))),
+    Fault("lse_has_output_dtype", "return_lse", "The log-sum-exp comes back in float16.", _ANY,
+          around(_with_lse(lambda lse: lse.astype(np.float16)))),
+    Fault("lse_unscaled", "return_lse", "The log-sum-exp is of dot products that were not scaled.",
+          "a scale other than 1", staged(lse=_again(scale=1.0))),
+    Fault("lse_without_bias", "return_lse", "The log-sum-exp is formed before the bias is added.",
+          "return_lse together with a bias", staged(lse=_again(bias=None))),
+    Fault("lse_of_dot_products", "return_lse",
+          "The log-sum-exp is of dot products times 1/sqrt(D) alone, whatever scale, cap, bias or sink is given.",
+          "return_lse together with what changes logits", staged(lse=_again(**acting_on(Acts.LOGITS)))),
+    Fault("lse_without_sink", "return_lse", "The sink is left out of the log-sum-exp.",
+          "return_lse together with sinks", staged(lse=_again(sinks=None))),
+    Fault("lse_of_all_keys", "return_lse", "Hidden keys are counted in the log-sum-exp.",
+          "return_lse together with hidden keys", staged(lse=_of_all_keys)),
+    Fault("lse_of_hidden_row_nan", "return_lse", "The log-sum-exp of a row that sees no key is NaN.",
+          "a row that sees no key", staged(lse=_of_hidden(np.nan))),
+    Fault("lse_of_hidden_row_infinite", "return_lse", "The log-sum-exp of a row that sees no key is +inf.",
+          "a row that sees no key", staged(lse=_of_hidden(np.inf))),
+    Fault("lse_of_hidden_row_zero", "return_lse", "The log-sum-exp of a row that sees no key is 0.",
+          "a row that sees no key", staged(lse=_of_hidden(0.0))),
+    Fault("lse_of_first_head", "return_lse", "All heads have that of the first.", "return_lse with H > 1",
+          around(_with_lse(lambda lse: np.repeat(lse[:, :1], lse.shape[1], axis=1)))),
+    Fault("lse_time_first", "return_lse", "The log-sum-exp lies (B,T,H) and is read as (B,H,T).",
+          "return_lse with H > 1 and T > 1", around(_with_lse(_turned))),
+    Fault("lse_leaves_output_undivided", "return_lse", "With a log-sum-exp, the output is not divided by its sum.",
+          _ANY, around(_undivided)),
+    Fault("lse_before_weights", "return_lse", "The log-sum-exp is returned before the weights.",
+          "return_lse together with return_weights", around(_before_weights)),
+)
+
+_PANEL = (
+    panel_recipe(SQUARE, "return_lse", seed=105), panel_recipe(RAGGED, "return_lse scale", seed=106),
+    panel_recipe(QUERIES, "return_lse causal", seed=107),
+    panel_recipe(SQUARE, "return_lse mask", seed=108, mask="padding"),
+    panel_recipe(SQUARE, "return_lse mask", seed=109, mask="with_empty_rows"),
+    panel_recipe(SQUARE, "return_lse bias", seed=110),
+    panel_recipe(GROUPED, "return_lse", seed=111), panel_recipe(BLOCKS, "return_lse", seed=112),
+    panel_recipe(EVEN, "return_lse", seed=113), panel_recipe(SQUARE, "return_lse sinks", seed=114),
+    panel_recipe(SQUARE, "return_lse return_weights", seed=115),
+)
+
+MISTAKES = AspectFaults(about={"return_lse": _FAULTS}, panel=_PANEL)

@@ -1,0 +1,1 @@
+"""Masks: the boolean mask, the additive bias, and the causal flag."""

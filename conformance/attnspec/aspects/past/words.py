@@ -1,0 +1,87 @@
+"""The words of the spec language that are about a past: keys and values of earlier calls, and chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import COUNTS, FROM_PLACE, PLACED, acting_on
+from attnspec.numerics.expectation import visible_keys
+from attnspec.problems.caches import divided
+from attnspec.problems.problem import Array, Problem, joined
+from attnspec.vocabulary.hints import DrawnRow
+from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.transforms.axes import Attention
+
+MOST_STEPS = 16
+"""Of so many tokens at most, each has a call of its own."""
+
+
+def past_as_keys(posed: Attention) -> Attention:
+    """Hand past keys and values over as the first of all. Causal flag and window, which count from a query's own place,
+    become a mask, joined with all else that hides keys, but a bias.
+    """
+    problem = posed.one
+    if not problem.has_past:
+        raise NoClaim("there is no past")
+    if FROM_PLACE - PLACED.keys() & problem.keywords:
+        raise NoClaim("what counts from a query's own place would count from another")
+    whole = joined(problem)
+    if not PLACED.keys() & problem.keywords:
+        return replace(posed, parts=(whole,))
+    mask = visible_keys(problem.but(bias=None), posed.conventions)
+    return replace(posed, parts=(whole.but(**{**acting_on(Acts.VISIBILITY), "mask": mask}),))
+
+
+def with_past(posed: Attention, *, to: Literal["nothing"]) -> Attention:  # noqa: ARG001  (so that clauses read)
+    """Hand over past keys and values of length 0."""
+    return replace(posed, parts=(divided(posed.one, 0),))
+
+
+def in_chunks(posed: Attention, *, cut: DrawnRow) -> Attention:
+    """Make two calls: one of the queries and keys up to position `cut`, and one of the rest, whose past are the keys of
+    the first. Only where queries and new keys are one sequence.
+    """
+    return _call_by_spans(posed, (0, cut + 1, posed.one.sizes.T))
+
+
+def token_by_token(posed: Attention, *, cut: DrawnRow) -> Attention:
+    """Make a call up to position `cut`, and one for each later token, 16 at most, with all keys before it as its past.
+    Only where queries and new keys are one sequence.
+    """
+    T = posed.one.sizes.T
+    return _call_by_spans(posed, (0, *range(max(cut + 1, T - MOST_STEPS), T), T))
+
+
+def _call_by_spans(posed: Attention, places: Iterable[int]) -> Attention:
+    """One call for each span between neighbouring places."""
+    problem, spans = posed.one, [span for span in pairwise(places) if span[0] < span[1]]
+    if problem.sizes.T + problem.past != problem.sizes.S:
+        raise NoClaim("queries and new keys are not one sequence")
+    if counting := next((name for name in problem.given if name in COUNTS), ""):
+        raise NoClaim(f"{counting} counts what would be cut")
+    if len(spans) == 1:
+        raise NoClaim("there is one chunk only")
+    return replace(posed, parts=tuple(_chunk(problem, *span) for span in spans), join="T")
+
+
+def _chunk(problem: Problem, first: int, end: int) -> Problem:
+    """The queries from `first` up to `end`, with the keys up to theirs; those before them are past."""
+    past, whole = problem.past + first, joined(problem)
+
+    def cut(array: Array | None) -> Array | None:
+        """Rows and columns of (B,H,T,S)."""
+        return None if array is None else np.ascontiguousarray(array[..., first:end, : problem.past + end])
+
+    key, value = (array[:, :, : problem.past + end] for array in (whole.key, whole.value))
+    part = whole.but(query=np.ascontiguousarray(whole.query[:, :, first:end]), key=np.ascontiguousarray(key),
+                     value=np.ascontiguousarray(value), mask=cut(whole.mask), bias=cut(whole.bias))
+    return divided(part, past) if past or problem.has_past else part
+
+
+TRANSFORMS = (past_as_keys, with_past, in_chunks, token_by_token)

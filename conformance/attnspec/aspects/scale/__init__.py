@@ -1,0 +1,1 @@
+"""The scale: what the dot products are multiplied by."""

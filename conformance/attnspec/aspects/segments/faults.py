@@ -1,0 +1,228 @@
+"""Segments that are lost, taken from another batch entry, compared wrongly, or heeded in one place only."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.keywords import KeywordArguments
+from attnspec.faults import serving
+from attnspec.faults import staged as sound
+from attnspec.faults.aspect_stage import AspectStage
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
+from attnspec.faults.panel import BLOCKS, GROUPED, RAGGED, SQUARE, panel_recipe
+from attnspec.faults.staged import Attend, staged
+from attnspec.faults.work import PreparedCall
+from attnspec.problems.problem import Array
+
+
+class SegmentsStage(AspectStage):
+    """Segments as attention computes them."""
+
+    def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:  # noqa: ARG002  (the hook's signature)
+        """The keys of each query's own segment, (B,1,T,S); None without segments."""
+        if call.query_segments is None or call.key_segments is None:
+            return None
+        return np.equal(call.query_segments[:, None, :, None], call.key_segments[:, None, None])
+
+
+STAGE = SegmentsStage()
+
+BLOCK = 4
+OwnKeys = Callable[[PreparedCall], Array]
+
+
+def _everything(work: PreparedCall) -> Array:
+    """(T,S): keys of every segment."""
+    return np.ones(work.shape[2:], bool)
+
+
+def _own_segment(work: PreparedCall) -> Array:
+    """(B,1,T,S): the keys of each query's own segment; (T,S), all of them, without segments."""
+    own = STAGE.own_keys(work, work.shape[3])
+    return _everything(work) if own is None else own
+
+
+def _segmented(seen: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
+    """A maker of attention functions to which other keys are of a query's segment, (T,S) and more axes; what further
+    aspects hide stays hidden.
+    """
+    def own_keys(work: PreparedCall) -> Array:
+        """(B,H,T,S), or what broadcasts to it."""
+        return seen(work) & serving.own_keys(work.but(query_segments=None, key_segments=None))
+    return staged(own_keys=own_keys, **more)
+
+
+def _compared(by: Callable[[Array, Array], Array]) -> OwnKeys:
+    """A function for `_segmented` that compares queries' segments (B,1,T,1) with keys' (B,1,1,S) in another way."""
+    def seen(work: PreparedCall) -> Array:
+        """(B,1,T,S)."""
+        if work.query_segments is None or work.key_segments is None:
+            return _everything(work)
+        return np.asarray(by(work.query_segments[:, None, :, None], work.key_segments[:, None, None]), bool)
+    return seen
+
+
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> OwnKeys:
+    return lambda work: _everything(work) if condition(work) else _own_segment(work)
+
+
+def _first_head_only(work: PreparedCall) -> Array:
+    """(B,H,T,S): segments are heeded in head 0 alone."""
+    return _own_segment(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
+
+
+def _not_in_last_row(work: PreparedCall) -> Array:
+    """(B,1,T,S): the last query sees every segment."""
+    return _own_segment(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
+
+
+def _whole_blocks(work: PreparedCall) -> Array:
+    """(B,1,T,S): a block of queries sees what one of its queries sees."""
+    seen = np.broadcast_to(_own_segment(work), (work.shape[0], 1, *work.shape[2:]))
+    first = np.arange(0, work.shape[2], BLOCK)
+    return np.repeat(np.logical_or.reduceat(seen, first, axis=2), BLOCK, axis=2)[:, :, :work.shape[2]]
+
+
+def _added(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) with the bias: -1e4 is added to those of other segments."""
+    biased = sound.add_bias(logits, work)
+    return np.where(_own_segment(work), biased, biased + biased.dtype.type(-1e4))
+
+
+def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
+    """Weights (B,H,T,S): keys of other segments take part in the row's sum, and get no value."""
+    return np.where(_own_segment(work), sound.softmax(logits, work), 0)
+
+
+def _restarting(work: PreparedCall) -> Array:
+    """(B,1,T,S): under the causal flag, the place of a query counts from the first one of its segment, and that of a
+    key from the first key of all.
+    """
+    if not work.causal or work.query_segments is None:
+        return sound.past(work)
+    same = work.query_segments[:, :, None] == work.query_segments[:, None]
+    own = np.arange(work.shape[2]) - same.argmax(axis=-1)
+    return np.arange(work.shape[3]) <= own[:, None, :, None]
+
+
+def _with_segments(change: Callable[[Array, PreparedCall], Array]) -> OwnKeys:
+    """A function for `_segmented` with other segments of the keys (B,S) than it was given."""
+    def seen(work: PreparedCall) -> Array:
+        """(B,1,T,S)."""
+        if work.key_segments is None:
+            return _everything(work)
+        return _own_segment(work.but(key_segments=change(work.key_segments, work)))
+    return seen
+
+
+def _late(segments: Array, _: PreparedCall) -> Array:
+    """(B,S): each border lies one key later."""
+    return np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
+
+
+def _early(segments: Array, _: PreparedCall) -> Array:
+    """(B,S): each border lies one key earlier."""
+    return np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)
+
+
+def _of_queries(segments: Array, work: PreparedCall) -> Array:
+    """(B,S): the segments of the queries, as far as they reach; the last one's behind."""
+    assert work.query_segments is not None
+    return work.query_segments[:, np.minimum(np.arange(segments.shape[1]), work.shape[2] - 1)]
+
+
+def _sorted(segments: Array, _: PreparedCall) -> Array:
+    """(B,S): taken to lie one behind the other, as many keys each as there are."""
+    return np.sort(segments, axis=1)
+
+
+_ANY = "two segments and more"
+
+_OF_QUERIES = (
+    Fault("segments_ignored", "query_segments", "The segments are accepted and not applied.", _ANY,
+          _segmented(_everything), link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
+    Fault("segments_at_most", "query_segments", "The comparison is >= in place of ==: earlier documents are seen.",
+          _ANY, _segmented(_compared(np.greater_equal))),
+    Fault("segments_of_others", "query_segments", "The mask is inverted: other segments are seen.", "any segments",
+          _segmented(_compared(np.not_equal))),
+    Fault("segments_zero_is_padding", "query_segments", "A segment whose number is 0 is taken for padding.",
+          "a segment whose number is 0", _segmented(_compared(lambda query, key: (query == key) & (query > 0)))),
+    Fault("segments_zero_sees_all", "query_segments", "A query whose segment is 0 is taken to have none.",
+          "a segment whose number is 0",
+          _segmented(_compared(lambda query, key: (query == key) | (query == 0)))),
+    Fault("segments_compared_as_floats", "query_segments", "Numbers of segments are compared in float32.",
+          "numbers above 2^24", _segmented(_compared(
+              lambda query, key: query.astype(np.float32) == key.astype(np.float32)))),
+    Fault("segments_lowest_byte", "query_segments", "Numbers of segments are compared by their lowest byte.",
+          "numbers that differ by 256", _segmented(_compared(lambda query, key: query % 256 == key % 256))),
+    Fault("segments_first_head_only", "query_segments", "The segments are heeded in the first head only.",
+          f"{_ANY}, H > 1", _segmented(_first_head_only)),
+    Fault("segments_not_in_last_row", "query_segments", "The last query is masked by the tile's edge alone.", _ANY,
+          _segmented(_not_in_last_row)),
+    Fault("segments_whole_blocks", "query_segments",
+          "Each query of a block of 4 sees the segments of all four.", "a border within a block of queries",
+          _segmented(_whole_blocks)),
+    Fault("segments_add_1e4", "query_segments", "Logits of other segments are lowered by 1e4, not hidden.",
+          "logits that differ by 1e4, or a query whose segment has no key",
+          _segmented(_everything, add_bias=_added)),
+    Fault("segments_after_softmax", "query_segments", "Weights of other segments become 0 after the softmax.", _ANY,
+          _segmented(_everything, softmax=_in_the_sum)),
+    Fault("segments_zero_times_content", "query_segments",
+          "Values of other segments are multiplied by a weight of 0, and 0 times NaN is NaN.",
+          "NaN or infinity in a value of another segment", staged(mix=lambda weights, work: weights @ work.value)),
+    Fault("segments_restart_causal", "query_segments",
+          "Places of queries restart in each segment, and those of keys do not.", f"{_ANY}, together with causal",
+          staged(past=_restarting)),
+    Fault("segments_dropped_with_causal", "query_segments", "The segments are dropped with the causal flag.",
+          f"{_ANY}, together with causal", _segmented(_dropped_if(lambda work: work.causal)),
+          link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
+    Fault("segments_dropped_with_mask", "query_segments", "The segments are dropped where there is a mask.",
+          f"{_ANY}, together with a mask", _segmented(_dropped_if(lambda work: work.mask is not None))),
+    Fault("segments_dropped_with_bias", "query_segments", "The segments are dropped where there is a bias.",
+          f"{_ANY}, together with a bias", _segmented(_dropped_if(lambda work: work.bias is not None))),
+)
+
+_OF_KEYS = (
+    Fault("key_segments_late", "key_segments", "Borders are those of the shifted tokens of a language model.", _ANY,
+          _segmented(_with_segments(_late))),
+    Fault("key_segments_early", "key_segments", "The last key of each segment is counted to the next.", _ANY,
+          _segmented(_with_segments(_early))),
+    Fault("key_segments_of_queries", "key_segments", "One array of segments serves queries and keys.",
+          "keys whose segments are not those of the queries", _segmented(_with_segments(_of_queries))),
+    Fault("key_segments_of_next_entry", "key_segments", "Each batch entry has the segments of the next one's keys.",
+          "B > 1", _segmented(_with_segments(lambda segments, _: np.roll(segments, -1, axis=0)))),
+    Fault("key_segments_of_first_entry", "key_segments", "All batch entries have the segments of the first's keys.",
+          "B > 1",
+          _segmented(_with_segments(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
+    Fault("key_segments_sorted", "key_segments", "The segments are taken to lie one behind the other.",
+          "segments by turns", _segmented(_with_segments(_sorted))),
+)
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {
+    "mask dropped": {
+        "AI-Hypercomputer/maxtext/issues/4476":
+            "segments_dropped_with_causal segments_ignored mask_dropped_with_causal",
+        "google/praxis/issues/30": "segments_ignored layer_mask_ignored",
+    },
+}
+
+_BOTH = "query_segments key_segments"
+
+_PANEL = (
+    panel_recipe(SQUARE, _BOTH, seed=110), panel_recipe(RAGGED, _BOTH, seed=111, query_segments="by_turns"),
+    panel_recipe(SQUARE, f"{_BOTH} causal", seed=112, query_segments="ragged"),
+    panel_recipe(GROUPED, f"{_BOTH} mask", seed=113, query_segments="padded"),
+    panel_recipe(SQUARE, f"{_BOTH} bias", seed=114, query_segments="by_turns"),
+    panel_recipe(BLOCKS, _BOTH, seed=115, query_segments="padded"),
+)
+
+MISTAKES = AspectFaults(
+    about={"query_segments": _OF_QUERIES, "key_segments": _OF_KEYS}, bugs=_BUGS, panel=_PANEL)

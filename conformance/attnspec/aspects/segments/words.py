@@ -1,0 +1,63 @@
+"""The words of the spec language that are about segments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attnspec.problems.problem import Array
+from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.transforms.axes import Attention, entries_along
+from attnspec.vocabulary.transforms.keywords import hide_by_mask
+
+FIRST, STEP = 2**24, 256
+"""Numbers from the first one on, so far apart, are told apart neither by float32 nor by their lowest byte."""
+
+
+def segments_as_mask(posed: Attention) -> Attention:
+    """Hand segments over as an explicit mask, joined with all else that hides keys, but a bias."""
+    return hide_by_mask(posed)
+
+
+def cut_to_segments(posed: Attention) -> Attention:
+    """Make one call for each segment, of its queries, keys and values alone; the answers are joined again. Only where
+    the segments of queries and keys are the same, lie one behind the other and have the same borders in every batch
+    entry.
+    """
+    problem = posed.one
+    of_queries, of_keys = _shared(problem.query_segments), _shared(problem.key_segments)
+    if of_queries is None or of_keys is None or not np.array_equal(of_queries, of_keys) or (np.diff(of_keys) < 0).any():
+        raise NoClaim("the segments are not the same spans everywhere")
+    alone = problem.but(query_segments=None, key_segments=None)
+    parts = []
+    for number in np.unique(of_keys):
+        own = np.flatnonzero(of_keys == number)
+        part = alone.but(**entries_along(alone, "T", own))
+        parts.append(part.but(**entries_along(part, "S", own)))
+    return replace(posed, parts=tuple(parts), join="T")
+
+
+def _shared(segments: Array | None) -> Array | None:
+    """(T,): the segments (B,T), or of keys, that all batch entries share; None where they do not, or there are none."""
+    return None if segments is None or (segments != segments[:1]).any() else np.asarray(segments[0])
+
+
+def rename_segments(posed: Attention) -> Attention:
+    """Give the segments other numbers: large ones, in the opposite order. Neighbours differ by 1, which float32 does
+    not see, and others by multiples of 256.
+    """
+    problem = posed.one
+    if problem.query_segments is None or problem.key_segments is None:
+        raise NoClaim("there are no segments")
+    last = np.int32(max(problem.query_segments.max(), problem.key_segments.max()))
+    return posed.but(query_segments=_renamed(last - problem.query_segments),
+                     key_segments=_renamed(last - problem.key_segments))
+
+
+def _renamed(segments: Array) -> Array:
+    """Segments (B,T), or of keys: 0, 1, 2, 3 … become 2^24, 2^24 + 1, 2^24 + 256, 2^24 + 257 …"""
+    return np.asarray(FIRST + STEP * (segments // 2) + segments % 2, np.int32)
+
+
+TRANSFORMS = (segments_as_mask, cut_to_segments, rename_segments)

@@ -1,0 +1,1 @@
+"""The window: a query sees the keys about its own place alone."""

@@ -1,0 +1,295 @@
+"""Windows that are lost, a key too wide, one-sided, or laid along the wrong diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from attnspec.core.keyword import Window
+from attnspec.core.keywords import KeywordArguments
+from attnspec.core.nouns import Kind
+from attnspec.faults import backward_edits as edit
+from attnspec.faults import serving
+from attnspec.faults import staged as sound
+from attnspec.faults.aspect_stage import AspectStage
+from attnspec.faults.backward_edits import gradient_fault
+from attnspec.faults.constants import over_zero
+from attnspec.faults.fault import Fault
+from attnspec.faults.layer import attending, staged_layer
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
+from attnspec.faults.panel import EVEN, GROUPED, ONE, QUERIES, SQUARE, panel_recipe
+from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, above
+from attnspec.faults.size_mechanism import Mechanism
+from attnspec.faults.staged import staged
+from attnspec.faults.work import PreparedCall
+from attnspec.problems.problem import Array
+
+Near = Callable[[PreparedCall], Array]
+
+
+def _lie_within(ahead: Array, window: Window) -> Array:
+    """Where keys that lie so far ahead of the query's own place, (T,S) or (B,1,T,S), are in the window."""
+    left, right = window
+    return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
+
+
+def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
+    """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
+    return _lie_within(np.arange(S) - np.arange(T)[:, None] - shift, window)
+
+
+class WindowStage(AspectStage):
+    """The window as attention computes it."""
+
+    def visible_keys(self, call: KeywordArguments[Array], ahead: Array) -> Array | None:
+        """The keys in the window, (T,S) or (B,1,T,S); None without one."""
+        return None if call.window is None else _lie_within(ahead, call.window)
+
+
+STAGE = WindowStage()
+
+
+def _everything(work: PreparedCall) -> Array:
+    """(T,S): every query sees every key."""
+    return np.ones(work.shape[2:], bool)
+
+
+def _with_window(change: Callable[[Window], Window]) -> Near:
+    """A `near` stage that heeds another window than it was given."""
+    return lambda work: sound.near(work if work.window is None else work.but(window=change(work.window)))
+
+
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Near:
+    return lambda work: _everything(work) if condition(work) else sound.near(work)
+
+
+def _where_windowed(make: Callable[[int, int, Window], Array]) -> Near:
+    """A `near` stage with other bounds, (T,S), where there is a window."""
+    return lambda work: sound.near(work) if work.window is None else make(*work.shape[2:], work.window)
+
+
+def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
+    return (None if window[0] is None else max(window[0] + left, 0),
+            None if window[1] is None else max(window[1] + right, 0))
+
+
+def _over_zero_in_window(logits: Array, work: PreparedCall) -> Array:
+    """Weights (B,H,T,S); where a window hides keys, a row is divided by its sum even if that is 0."""
+    return sound.softmax(logits, work) if work.window is None else over_zero(logits, work)
+
+
+def _from_first(work: PreparedCall) -> Array:
+    """(T,S): queries count from the first key, past or not."""
+    return sound.near(work.but(start=0))
+
+
+def _past_stays(work: PreparedCall) -> Array:
+    """(T,S): the bounds are those of new keys only."""
+    return sound.near(work) | (np.arange(work.shape[3]) < serving.start(work))
+
+
+def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
+    """(T,S): the bounds of the first row of each group of four, for all of them."""
+    return within(T, S, window)[np.arange(T) // step * step]
+
+
+def _blocks_of_4(T: int, S: int, window: Window) -> Array:
+    """(T,S): a block of four keys is seen whole where any of it is."""
+    near = within(T, S, window)
+    padded = np.pad(near, [(0, 0), (0, -S % 4)]).reshape(T, -1, 4)
+    return np.repeat(padded.any(axis=-1), 4, axis=-1)[:, :S]
+
+
+def _ring(T: int, S: int, window: Window) -> Array:
+    """(T,S): the sequence is taken for a ring: the first queries see its end."""
+    return within(T, S, window) | within(T, S, window, shift=S)
+
+
+def _only(axis: int) -> Near:
+    def near(work: PreparedCall) -> Array:
+        """(B,H,T,S): the window at the first entry of the axis, everything at the others."""
+        everything = np.ones(work.shape, bool)
+        np.moveaxis(everything, axis, 0)[0] &= sound.near(work)
+        return everything
+
+    return near
+
+
+def _after_softmax(weights: Array, work: PreparedCall) -> Array:
+    """Weights (B,H,T,S), those outside the window cut and the others not scaled up."""
+    cut: Array = weights * sound.near(work)
+    return cut
+
+
+def _causal_unless_windowed(work: PreparedCall) -> Array:
+    """What the causal flag allows, (T,S): everything where there is a window."""
+    return sound.past(work) if work.window is None else _everything(work)
+
+
+def _mask_unless_windowed(work: PreparedCall) -> Array:
+    """What the mask allows, (B,H,T,S): everything where there is a window."""
+    return sound.masked(work) if work.window is None else np.ones(work.shape, bool)
+
+
+def _bare(work: PreparedCall) -> bool:
+    return work.mask is None and work.bias is None and not work.causal
+
+
+def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
+    """Edges of a window that are moved: `left` and `right` of the exact ones, (T,1), and the size."""
+    def near(work: PreparedCall, size: int) -> Array:
+        """(T,S): what the window allows with its edges moved."""
+        _, _, T, S = work.shape
+        (before, after), row, column = work.window or (None, None), np.arange(T)[:, None], np.arange(S)
+        seen = np.ones((T, S), bool)
+        if before is not None:
+            seen &= column >= left(row - before, size)
+        return seen if after is None else seen & (column <= right(row + after, size))
+    return lambda size: {"near": lambda work: near(work, size)}
+
+
+def _exact(edge: Array, size: int) -> Array:  # noqa: ARG001  (an edge's signature)
+    """(T,1): the edge as it should be."""
+    return edge
+
+
+_HF = "https://github.com/huggingface/transformers/"
+_ANY = "a window narrower than S"
+
+_FAULTS = (
+    Fault("window_ignored", "window", "The window is accepted and never used.", _ANY,
+          staged(near=_everything), link=f"{_HF}pull/35691"),
+    Fault("window_ignored_when_alone", "window",
+          "The window is dropped where there is no mask, no bias and no causal flag.",
+          f"{_ANY}, without mask, bias and causal flag", staged(near=_dropped_if(_bare)),
+          link="https://github.com/jax-ml/jax/issues/32300"),
+    Fault("window_left_one_wider", "window", "A window of W keys is cut at W, which keeps W + 1.",
+          "a bound on the left", staged(near=_with_window(lambda window: _wider(window, left=1))),
+          link=f"{_HF}pull/26792"),
+    Fault("window_left_one_narrower", "window", "`>` for `>=`: the window lacks its last key on the left.",
+          "a bound of 1 and more on the left", staged(near=_with_window(lambda window: _wider(window, left=-1))),
+          link=f"{_HF}issues/29176"),
+    Fault("window_right_one_wider", "window", "The window shows one key too many on the right.",
+          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: _wider(window, right=1))),
+          link=f"{_HF}issues/39408"),
+    Fault("window_right_one_narrower", "window", "The right bound is exclusive.",
+          "a bound of 1 and more on the right, no causal flag",
+          staged(near=_with_window(lambda window: _wider(window, right=-1)))),
+    Fault("window_right_ignored", "window", "The right bound of the window is ignored.",
+          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: (window[0], None))),
+          link="https://github.com/jax-ml/jax/pull/39576"),
+    Fault("window_left_ignored", "window", "The left bound of the window is ignored.",
+          "a bound on the left", staged(near=_with_window(lambda window: (None, window[1]))),
+          link="https://github.com/sgl-project/sglang/pull/31501"),
+    Fault("window_sides_swapped", "window", "The two bounds of the window are exchanged.", "unequal sides",
+          staged(near=_with_window(lambda window: (window[1], window[0])))),
+    Fault("window_made_symmetric", "window", "The left bound of the window is used for both sides.",
+          "unequal sides, no causal flag", staged(near=_with_window(lambda window: (window[0], window[0])))),
+    Fault("window_zero_is_none", "window", "A window's bound of 0 is taken for no bound.",
+          "a bound of 0; on the right, without causal flag",
+          staged(near=_with_window(lambda window: (window[0] or None, window[1] or None)))),
+    Fault("window_none_is_zero", "window", "A window's side without bound is taken for 0.",
+          "a side without bound; on the right, without causal flag",
+          staged(near=_with_window(lambda window: (window[0] or 0, window[1] or 0)))),
+    Fault("window_bottom_right", "window", "The window is aligned bottom-right, while top-left is expected.",
+          "T ≠ S", staged(near=_where_windowed(lambda T, S, window: within(T, S, window, S - T))),
+          link="https://github.com/trymirai/lalamo/pull/200"),
+    Fault("window_replaces_causal", "window",
+          "The causal flag is dropped where there is a window: both share one mask.",
+          "a window together with causal", staged(past=_causal_unless_windowed)),
+    Fault("window_replaces_mask", "window", "The mask is dropped where there is a window: both share one argument.",
+          "a window together with a mask", staged(masked=_mask_unless_windowed)),
+    Fault("window_dropped_with_mask", "window", "The window is dropped where there is a mask.",
+          "a window together with a mask", staged(near=_dropped_if(lambda work: work.mask is not None))),
+    Fault("window_dropped_with_bias", "window", "The window is dropped where there is a bias.",
+          "a window together with a bias", staged(near=_dropped_if(lambda work: work.bias is not None))),
+    Fault("window_dropped_with_causal", "window", "The window is dropped where the causal flag is set.",
+          "a window together with causal", staged(near=_dropped_if(lambda work: work.causal))),
+    Fault("window_dropped_with_weights", "window", "The window is dropped on the path that returns weights.",
+          "a window together with return_weights", staged(near=_dropped_if(lambda work: work.return_weights))),
+    Fault("window_dropped_for_one_query", "window", "The window is dropped where T = 1.",
+          "a window with T = 1", staged(near=_dropped_if(lambda work: work.shape[2] == 1)),
+          link="https://github.com/rajveer43/VeloxQuant-MLX/pull/463"),
+    Fault("window_of_four_rows", "window", "The window is computed once for four queries together.",
+          "a window with T > 1", staged(near=_where_windowed(_in_steps)),
+          link="https://github.com/pytorch/executorch/pull/22285"),
+    Fault("window_in_blocks_of_4", "window", "The window is applied to whole blocks of keys.", _ANY,
+          staged(near=_where_windowed(_blocks_of_4))),
+    Fault("window_wraps_round", "window", "Rolled keys make a ring: the first queries see the last keys.",
+          "a left side other than 0, no causal flag", staged(near=_where_windowed(_ring))),
+    Fault("window_first_batch_only", "window", "The window is applied to the first batch entry only.",
+          "a window with B > 1", staged(near=_only(0))),
+    Fault("window_first_head_only", "window", "The window is applied to the first head only.",
+          "a window with H > 1",
+          staged(near=_only(1)), link="https://github.com/flashinfer-ai/flashinfer/issues/3864"),
+    Fault("window_after_softmax", "window", "Keys outside are cut from the weights, which then do not sum to one.",
+          _ANY, staged(near=_everything, weigh=_after_softmax)),
+    Fault("window_hidden_row_nan", "window",
+          "A row whose window holds no key is divided by its sum, 0, and becomes NaN; zeros are declared.",
+          "a window, and a row that sees no key", staged(softmax=_over_zero_in_window)),
+    Fault("past_window_from_first", "past_key", "The window is built with row numbers of the chunk.",
+          "a past, together with a window", staged(near=_from_first),
+          link="https://github.com/trymirai/lalamo/pull/200"),
+    Fault("past_window_keeps_past", "past_key", "Every slot of the cache stays visible, whatever the window.",
+          "a past, together with a bound on the left", staged(near=_past_stays),
+          link="https://github.com/pytorch/executorch/pull/22285"),
+    Fault("switch_window_dropped", "window", "The window is dropped on one of two backends.", _ANY,
+          staged(near=_everything), link=f"{_HF}issues/29176", other_path=staged()),
+    Fault("layer_window_ignored", "window", "The window is ignored: the layer does not pass it on.", _ANY,
+          staged_layer(attend=attending(near=_everything)), link=f"{_HF}pull/35691", kind=Kind.LAYER),
+    Fault("layer_window_one_wider", "window", "The layer's window is one key too wide.",
+          "a bound on the left",
+          staged_layer(attend=attending(near=_with_window(lambda window: _wider(window, left=1)))),
+          link=f"{_HF}pull/26792", kind=Kind.LAYER),
+)
+
+_BACKWARD = (
+    gradient_fault("window_dropped", "The backward pass has no window.", "gradients together with window",
+                   reread=edit.without("window")),
+)
+
+_FAMILIES = (
+    FaultFamily("size_window_begins_with_block", "window", "the window begins with its block",
+                "The window begins at a whole block of keys.", BLOCKS, (above("T"), above("S")), "window",
+                needs="a bound on the left"),
+    FaultFamily("size_window_begins_late", "window", "the window begins with the next block",
+                "The block in which the window begins is skipped.", BLOCKS, (above("T"), above("S")), "window",
+                needs="a bound on the left"),
+    FaultFamily("size_window_ends_with_block", "window", "the window ends with its block",
+                "The window ends at a whole block of keys.", BLOCKS, (above("T", (7, 16, 32, 64)), above("S")),
+                "window", needs="a bound on the right, no causal flag"),
+    FaultFamily("size_window_dropped_long", "window", "the window is left out",
+                "Long rows take a kernel without a window.", (0,), (above("S", LENGTHS),), "window"),
+)
+
+_MECHANISMS: Mapping[str, Mechanism] = {
+    "the window begins with its block": _window(lambda edge, size: edge // size * size, _exact),
+    "the window begins with the next block": _window(lambda edge, size: -(-edge // size) * size, _exact),
+    "the window ends with its block": _window(_exact, lambda edge, size: edge // size * size + size - 1),
+    "the window is left out": lambda _: {"near": lambda work: np.ones(work.shape[2:], bool)},
+}
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {
+    "window bound": {
+        "Dao-AILab/flash-attention/issues/1133": Outside.TASTE,
+        "jax-ml/jax/pull/39576": "window_right_ignored",
+        "pytorch/executorch/pull/22285": "window_of_four_rows past_window_keeps_past decoder_ring_of_first_row",
+        "trymirai/lalamo/pull/200": "window_bottom_right past_window_from_first decoder_window_restarts",
+        "rajveer43/VeloxQuant-MLX/pull/463":
+            "window_dropped_for_one_query mask_dropped_for_one_query decoder_window_first_call_only",
+        "flashinfer-ai/flashinfer/issues/3864": "window_first_head_only",
+        "sgl-project/sglang/pull/31501": "window_ignored window_left_ignored",
+    },
+}
+
+_PANEL = (
+    panel_recipe(SQUARE, "window", seed=60), panel_recipe(QUERIES, "window causal", seed=61, window=(1, None)),
+    panel_recipe(GROUPED, "window mask", seed=62, window=(0, 2)),
+    panel_recipe(SQUARE, "window bias", seed=63, window=(None, 1)), panel_recipe(ONE, "window", seed=64, window=(1, 1)),
+    panel_recipe(EVEN, "window", seed=65, window=(3, None)),
+)
+
+MISTAKES = AspectFaults(
+    about={"window": _FAULTS}, backward=_BACKWARD, families=_FAMILIES, mechanisms=_MECHANISMS, bugs=_BUGS, panel=_PANEL)

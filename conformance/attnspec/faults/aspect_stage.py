@@ -1,0 +1,124 @@
+"""The stage that an aspect has in the attention which faults change: how it computes what the aspect is about.
+
+It is written apart from the definition that judges (`numerics`), as whoever writes attention would write it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.keywords import KeywordArguments, load_parts
+from attnspec.faults.work import PreparedCall
+from attnspec.problems.problem import Array
+
+Keep = Callable[[Array], Array]
+"""What becomes of an intermediate result: stored in a narrower dtype, or kept as it is."""
+
+
+def keep_as_is(array: Array) -> Array:
+    """An array of any shape, not rounded."""
+    return array
+
+
+class AspectStage:
+    """What an aspect does in the course of attention. Each method does nothing unless the aspect says otherwise."""
+
+    def restore(self, work: PreparedCall) -> PreparedCall:
+        """The call with the numbers that attend in the place of what stands for them; keys have Hkv heads still."""
+        return work
+
+    def bend(self, logits: Array, call: KeywordArguments[Array], keep: Keep = keep_as_is) -> Array:
+        """Scaled dot products (B,H,T,S), bent; `keep` stores each intermediate result."""
+        del call, keep
+        return logits
+
+    def bend_slope(self, bent: Array, call: KeywordArguments[Array]) -> Array | None:
+        """The slope of the bend (B,H,T,S), formed of what came out of it; None where the call bends nothing."""
+        del bent, call
+        return None
+
+    def visible_keys(self, call: KeywordArguments[Array], ahead: Array) -> Array | None:
+        """Which keys a query sees, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of its own place; None: all."""
+        del call, ahead
+        return None
+
+    def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:
+        """Which of so many keys a query sees wherever it stands, (B,1,1,S) or (B,1,T,S); None: all."""
+        del call, keys
+        return None
+
+    def added_logits(self, call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
+        """What is added to the bent logits, (B,H,T,S) or broadcast to it, of keys that lie so far `ahead` of the
+        query's own place, in the arithmetic of `dtype`; None: nothing.
+        """
+        del call, ahead, dtype
+        return None
+
+    def extra_logit(self, call: KeywordArguments[Array]) -> Array | None:
+        """(H,): for each head, the logit of one more key that every query sees, and whose value is zero; None: none."""
+        del call
+        return None
+
+    def own_queries(self, call: KeywordArguments[Array], queries: int) -> Array | None:
+        """Which of so many queries there are, (B,1,T,1); None: all."""
+        del call, queries
+        return None
+
+
+@functools.cache
+def all_stages() -> tuple[AspectStage, ...]:
+    """The stage of every aspect that has one, in the order in which they run."""
+    return tuple(part.STAGE for part in load_parts("faults") if hasattr(part, "STAGE"))
+
+
+def bend_logits(logits: Array, call: KeywordArguments[Array], keep: Keep = keep_as_is) -> Array:
+    """Scaled dot products (B,H,T,S), bent by every aspect that bends them."""
+    for stage in all_stages():
+        logits = stage.bend(logits, call, keep)
+    return logits
+
+
+def bend_slope(bent: Array, call: KeywordArguments[Array]) -> Array | None:
+    """The slope of the bend (B,H,T,S), formed of what came out of it; None where the call bends nothing."""
+    slopes = (stage.bend_slope(bent, call) for stage in all_stages())
+    return next((slope for slope in slopes if slope is not None), None)
+
+
+def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
+    """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of the query."""
+    parts = (stage.visible_keys(call, ahead) for stage in all_stages())
+    return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(ahead.shape, bool))
+
+
+def restore(work: PreparedCall) -> PreparedCall:
+    """The call with the numbers that attend in the place of what stands for them, by every aspect."""
+    return functools.reduce(lambda prepared, stage: stage.restore(prepared), all_stages(), work)
+
+
+def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
+    """What the aspects add to the bent logits, (B,H,T,S) or broadcast to it, in the arithmetic of `dtype`; None where
+    none adds.
+    """
+    parts = [part for stage in all_stages() if (part := stage.added_logits(call, ahead, dtype)) is not None]
+    return functools.reduce(np.add, parts) if parts else None
+
+
+def extra_logit(call: KeywordArguments[Array]) -> Array | None:
+    """(H,): the logit of one more key for each head, of the first aspect that has one; None without."""
+    return next((extra for stage in all_stages() if (extra := stage.extra_logit(call)) is not None), None)
+
+
+def own_queries(call: KeywordArguments[Array], queries: int) -> Array | None:
+    """The queries that every aspect leaves, (B,1,T,1); None where there are all of them."""
+    parts = [part for stage in all_stages() if (part := stage.own_queries(call, queries)) is not None]
+    return functools.reduce(np.logical_and, parts) if parts else None
+
+
+def own_keys(call: KeywordArguments[Array], keys: int) -> Array:
+    """The keys that every aspect leaves in sight wherever a query stands: (S,), (B,1,1,S) or (B,1,T,S)."""
+    parts = (stage.own_keys(call, keys) for stage in all_stages())
+    return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(keys, bool))
