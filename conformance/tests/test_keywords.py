@@ -186,11 +186,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     "dropout_rate": {
         "aspects/dropout/": "the aspect itself",
         "core/keywords.py": "its field",
-        "faults/fault.py": "the stage of its faults",
-        "faults/dropout_rate.py": "its faults",
-        "faults/seed.py": "faults of the seed",
-        "faults/dropping.py": "which weights sound formulations drop",
-        "faults/sound_dropout.py": "sound formulations of it",
         "scaffold/lookup.py": "the names of what a layer of a library calls so",
         "scaffold/modes.py": "the variant of that name, which `attnspec init` writes",
         "core/keyword_nouns.py": "its name",

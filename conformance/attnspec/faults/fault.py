@@ -30,8 +30,6 @@ class Stage(enum.StrEnum):
     BLOCK_TABLE = "block_table"
     CACHE = "cache"
     GRAD_OUTPUT = "grad_output"
-    DROPOUT_RATE = "dropout_rate"
-    SEED = "seed"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

@@ -62,17 +62,6 @@ OF_GRADIENTS: Mapping[str, Mapping[str, str | Outside]] = {"backward pass": {
 """By class of mechanism, as in `mechanisms`."""
 
 
-OF_DROPOUT: Mapping[str, Mapping[str, str | Outside]] = {"dropout": {
-    "Dao-AILab/flash-attention/issues/2088": "drop_seed_ignored",
-    "Dao-AILab/flash-attention/pull/2439": "drop_alike_in_tiles drop_repeated_keys",
-    "pytorch/pytorch/pull/197563": "grad_drop_other_mask",
-    "aws-neuron/nki-samples/pull/80": "drop_renormalised",
-    "PaddlePaddle/Parakeet/pull/75": "drop_before_softmax drop_logits_to_zero",
-    "zhouhaoyi/Informer2020/issues/97": "drop_ignored",
-}}
-"""By class of mechanism, as in `mechanisms`."""
-
-
 Bugs = Mapping[str, str | Outside]
 
 _GITHUB = "https://github.com/"
@@ -303,7 +292,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 }
 
 _TABLES: tuple[Mapping[str, Mapping[str, str | Outside]], ...] = (
-    _BY_CLASS, OF_PAGES, OF_ROTARY, OF_GRADIENTS, OF_DROPOUT, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
+    _BY_CLASS, OF_PAGES, OF_ROTARY, OF_GRADIENTS, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
 
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())

@@ -21,7 +21,6 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions import (
     decoder,
-    dropout,
     invariance,
     masks,
     mismatch,
@@ -226,7 +225,7 @@ PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
     *(question for part in load_parts("questions") for question in part.QUESTIONS),
-    *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
+    *decoder.DECODER_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *invariance.BIT_QUESTIONS,

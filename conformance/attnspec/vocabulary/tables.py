@@ -10,7 +10,6 @@ from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
 from attnspec.vocabulary import capacity, chance, differentiating, making, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.dropout import OF_DROPOUT
 from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
@@ -24,7 +23,6 @@ from attnspec.vocabulary.transforms import (
     rotary,
     steps,
 )
-from attnspec.vocabulary.transforms import dropout as dropping
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
@@ -87,7 +85,6 @@ TRANSFORMS: Words = _words(
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
     *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
-    *dropping.OF_DROPOUT,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -102,6 +99,10 @@ TABLES: Mapping[Kind, Words] = {
     Kind.ATTENTION: TRANSFORMS, Kind.LAYER: LAYER_TRANSFORMS, Kind.ROTARY: ROTARY_TRANSFORMS}
 """The transforms of each kind of problem."""
 
+ASPECT_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
+    word for part in load_parts("words") if hasattr(part, "RELATIONS") for word in part.RELATIONS)
+"""Those of the aspects; they look at attention itself."""
+
 RELATIONS: Words = _words(
     relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, rulings.differ, relations.adds_up,
     relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
@@ -114,7 +115,7 @@ RELATIONS: Words = _words(
     merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
     making.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
-    *ROTARY_RELATIONS, *OF_DROPOUT,
+    *ROTARY_RELATIONS, *ASPECT_RELATIONS,
 )
 
 OF_ROTARY = frozenset(word.__name__ for word in ROTARY_RELATIONS)
@@ -129,7 +130,7 @@ ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_
                                  "overfull_cache_follows_convention", "full_cache_agrees_with_definition",
                                  "merges", "lse_merges", "lse_has_its_dtype", "gradients_have_input_dtypes",
                                  "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift",
-                                 *(word.__name__ for word in OF_DROPOUT)})
+                                 *(word.__name__ for word in ASPECT_RELATIONS)})
 """Relations that only problems of attention itself have."""
 
 OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift", "drops_at_rate",
