@@ -27,7 +27,6 @@ class Stage(enum.StrEnum):
     CAUSAL = "causal"
     ROTARY = "rotary"
     PACKED = "packed"
-    BLOCK_TABLE = "block_table"
     CACHE = "cache"
     GRAD_OUTPUT = "grad_output"
     SOFTMAX = "softmax"

@@ -29,17 +29,6 @@ OF_ROTARY: Mapping[str, Mapping[str, str | Outside]] = {"rotary embedding": {
 """By class of mechanism, as in `mechanisms`."""
 
 
-OF_PAGES: Mapping[str, Mapping[str, str | Outside]] = {"pages": {
-    "tanishqkumar/ssd/issues/23": "pages_in_order",
-    "golang-design/accel/issues/10": "pages_in_order_for_queries",
-    "vllm-project/vllm/pull/27547": "pages_of_four_slots",
-    "pegainfer-project/pegainfer/issues/291": "pages_one_more",
-    "ROCm/ATOM/issues/702": "pages_low_bits",
-    "local-inference-lab/b12x/issues/156": "pages_all_fetched",
-}}
-"""By class of mechanism, as in `mechanisms`."""
-
-
 OF_MADE: Mapping[str, Mapping[str, str | Outside]] = {"compiled, exported, mapped or recomputed": {
     "pytorch/pytorch/issues/148545": "compiled_for_first_shape",
     "ccdv-ai/convert_checkpoint_to_lsg/issues/15": "exported_branch_taken_once",
@@ -292,7 +281,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 }
 
 _TABLES: tuple[Mapping[str, Mapping[str, str | Outside]], ...] = (
-    _BY_CLASS, OF_PAGES, OF_ROTARY, OF_GRADIENTS, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
+    _BY_CLASS, OF_ROTARY, OF_GRADIENTS, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
 
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())

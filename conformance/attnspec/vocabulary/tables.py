@@ -19,7 +19,6 @@ from attnspec.vocabulary.transforms import (
     history,
     keywords,
     layers,
-    pages,
     rotary,
     steps,
 )
@@ -84,7 +83,7 @@ TRANSFORMS: Words = _words(
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
-    *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
+    *gradients.OF_GRADIENTS, *steps.OF_STEPS,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
