@@ -21,7 +21,6 @@ from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions import rotary
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
-from attnspec.questions.decoder import overfull_cache, used_cache
 from attnspec.questions.masks import hidden_row, mask_with_causal
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
@@ -63,7 +62,6 @@ def _of_serving(asker: Asker) -> Mapping[str, str]:
     """What lies beyond a length, the log-sum-exp, and what a cache does."""
     asked = {name: ask for part in load_parts("questions") if hasattr(part, "CONVENTIONS_ASKED")
              for name, ask in part.CONVENTIONS_ASKED.items()}
-    asked |= {"overfull_cache": overfull_cache, "used_cache": used_cache}
     return {name: answer for word, ask in asked.items()
             for name, answer in _ask_convention(word, partial(ask, asker)).items()}
 
