@@ -49,7 +49,8 @@ from attnspec.faults.sizes.families import FAMILIES
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
     """The faults of a keyword: those of its own file or aspect, then those of other aspects."""
-    tables = (*(aspect.about for aspect in all_mistakes()), *(aspect.beside for aspect in all_mistakes()))
+    tables = (*(aspect.about for aspect in all_mistakes()), *({GRAD: aspect.backward} for aspect in all_mistakes()),
+              *(aspect.beside for aspect in all_mistakes()))
     found = tuple(fault for table in tables for fault in table.get(keyword, ()))
     of_file = f"attnspec.faults.{keyword}"
     return (*import_module(of_file).FAULTS, *found) if find_spec(of_file) else found

@@ -27,7 +27,6 @@ class Stage(enum.StrEnum):
     CAUSAL = "causal"
     ROTARY = "rotary"
     PACKED = "packed"
-    GRAD_OUTPUT = "grad_output"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

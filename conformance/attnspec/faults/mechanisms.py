@@ -38,19 +38,6 @@ OF_MADE: Mapping[str, Mapping[str, str | Outside]] = {"compiled, exported, mappe
 """By class of mechanism, as in `mechanisms`."""
 
 
-OF_GRADIENTS: Mapping[str, Mapping[str, str | Outside]] = {"backward pass": {
-    "ROCm/aotriton/issues/236": "grad_ignores_strides",
-    "marin-community/levanter/pull/449": "grad_key_of_one_head grad_value_of_one_head",
-    "XunhaoLai/native-sparse-attention-triton/issues/27": "grad_key_groups_by_turns",
-    "pytorch/pytorch/issues/41508": "grad_empty_row_nan",
-    "facebookresearch/xformers/pull/467": "grad_partial_sums_stored",
-    "huggingface/diffusers/pull/14341": "grad_heads_misread",
-    "paiml/aprender/pull/2203": "grad_param_severed",
-    "hao-ai-lab/FastVideo/pull/925": "grad_key_lengths_dropped",
-}}
-"""By class of mechanism, as in `mechanisms`."""
-
-
 Bugs = Mapping[str, str | Outside]
 
 _GITHUB = "https://github.com/"
@@ -281,7 +268,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 }
 
 _TABLES: tuple[Mapping[str, Mapping[str, str | Outside]], ...] = (
-    _BY_CLASS, OF_ROTARY, OF_GRADIENTS, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
+    _BY_CLASS, OF_ROTARY, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
 
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())

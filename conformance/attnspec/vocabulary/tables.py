@@ -8,14 +8,13 @@ from typing import Any
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import chance, differentiating, making, merging, overflow, relations, rulings
+from attnspec.vocabulary import chance, making, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
     axes,
     contents,
-    gradients,
     history,
     keywords,
     layers,
@@ -82,7 +81,6 @@ TRANSFORMS: Words = _words(
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
-    *gradients.OF_GRADIENTS,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -109,7 +107,7 @@ RELATIONS: Words = _words(
     relations.answers_are_kept,
     overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
-    merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
+    merging.merges, merging.lse_merges, merging.lse_has_its_dtype,
     making.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
     *ROTARY_RELATIONS, *ASPECT_RELATIONS,
@@ -124,7 +122,7 @@ OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_d
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
-                                 "merges", "lse_merges", "lse_has_its_dtype", "gradients_have_input_dtypes",
+                                 "merges", "lse_merges", "lse_has_its_dtype",
                                  "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift",
                                  *(word.__name__ for word in ASPECT_RELATIONS)})
 """Relations that only problems of attention itself have."""
