@@ -115,7 +115,7 @@ def lost_parameters(row: Row, source: str, adapter: str, said: str) -> tuple[str
     for node in ast.walk(ast.parse(adapter)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
-        if node.func.id in {row.name, "layer", "state"}:
+        if node.func.id in {row.name, "theirs", "layer", "state"}:
             passed = max(passed, len(node.args))
     names = parameters_of(row, source)
     return tuple(name for name in names[passed:]

@@ -345,7 +345,7 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
      "It reads HEADS = 3 from its module, and it was tried with other sizes: if that is the number of heads or a "
      "width, make it a parameter (`num_heads=HEADS`). Write its adapter by hand"),
     ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is not a class of PyTorch, Equinox, Flax, Haiku or "
-                               "Keras, so it cannot be found out how it is constructed"),
+                               "Keras, and has no method `__call__`, `forward` or `call` that takes arrays"),
     ("their_torch:Headless", "their_torch:Headless does not compute attention in any of the"),
     ("their_numpy", "'their_numpy' names nothing in a module. Write package.module:name or path/to/file.py:name."),
     ("math:pi", "'math:pi' is float and cannot be called."),

@@ -155,8 +155,9 @@ def test_a_cache_is_found_whatever_its_name(name: str, parameter: str, there: Th
 def test_a_cache_behind_which_the_answer_is_wrong_is_judged_as_a_decoder(there: There) -> None:
     form = form_found("places_begin_again", there)
     assert (form.cache, form.parameter("cache"), form.limits["past_lengths"]) == ("[-1]", "kv_cache", "equal")
-    assert form.remarks[-1].startswith("Its kv_cache is handed on as `cache`, but behind what a call hands back its "
-                                       "output is")
+    assert form.remarks[-1].startswith("Its kv_cache is handed on as `cache`, but behind a past, the causal mask "
+                                       "counts "
+                                       "from the first key: it forgets that there is a past")
 
 
 def test_what_hands_back_no_cache_is_no_decoder(there: There) -> None:

@@ -112,6 +112,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
     },
     "past_key": {
+        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "aspects/past/": "the aspect itself",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/feature_coverage.py": "a long past is a feature",
@@ -127,6 +128,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/lengths/": "the two together: what is lost, and calls of a diagnosis",
     },
     "past_value": {
+        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "aspects/past/": "the aspect itself",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/keywords.py": "its field",

@@ -16,7 +16,7 @@ from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
-from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
@@ -246,8 +246,9 @@ def test_permuted_heads_and_entries_keep_their_slopes(pattern: str) -> None:
 
 def test_the_alignment_matters_to_slopes_unless_there_is_a_past() -> None:
     head = "B2,H1,Hkv1,T5,S7,D8,Dv8;mask=none;families=normal;with=alibi_slopes"
-    assert mattering(Recipe.parse(f"{head};alibi_slopes=steep;seed=1")) == ("causal_alignment",)
-    assert mattering(Recipe.parse(f"{head}+past_key+past_value;alibi_slopes=steep;past_key=half;seed=1")) == ()
+    assert features_that_matter(Recipe.parse(f"{head};alibi_slopes=steep;seed=1")) == ("causal_alignment",)
+    recipe = Recipe.parse(f"{head}+past_key+past_value;alibi_slopes=steep;past_key=half;seed=1")
+    assert features_that_matter(recipe) == ()
 
 
 def test_a_function_is_recognised_by_its_parameter(tmp_path: Path) -> None:

@@ -62,5 +62,6 @@ HELD_IN_CACHE = frozenset(CACHED)
 """The keywords that a cache says; a decoder has no parameter for them."""
 
 BESIDE_CACHE = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds
-                         and word.name not in HELD_IN_CACHE and word.axes not in {"BT", "BS"})
+                         and word.name not in HELD_IN_CACHE and word.axes not in {"BT", "BS"}
+                         and word.acts is not Acts.STORAGE)
 """The keywords that a decoder's attention may take. Segments come without a past."""

@@ -22,6 +22,7 @@ class Acts(enum.Enum):
     LAYER = "layer"            # the projections around attention
     WEIGHTS = "weights"        # what becomes of the weights behind the softmax
     ROTATION = "rotation"      # by which angles which features are turned
+    STORAGE = "storage"        # which numbers the entries stand for
 
 
 Window = tuple[int | None, int | None]
@@ -38,6 +39,8 @@ class KeywordLimits:
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
     segments_are_shared: query_segments and key_segments are one array.
+    stored_query, stored_key, stored_value: the format in which codes are stored (`core/storage.py`); empty: codes come
+    in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale; empty: any.
     """
 
     window_needs_causal: bool = False
@@ -46,6 +49,12 @@ class KeywordLimits:
     min_window: int = 0
     slopes_are_shared: bool = False
     segments_are_shared: bool = False
+    stored_query: str = ""
+    stored_key: str = ""
+    stored_value: str = ""
+    query_scales: str = ""
+    key_scales: str = ""
+    value_scales: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +121,11 @@ class Keyword:
     counts: of an array of lengths, the axis of which it counts the first entries.  is_from_place: it counts from the
     query's own place, and hides nothing.  beside: the keyword without which it is never given.  is_drawn: a whole
     number that a recipe draws by its own seed.
+    meaning_of: the array whose entries it gives another meaning, as a scale does to codes.
     rare: values that few take.  numbers: by its name in a sentence, a number of a value at which a mistake may begin.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
+    comes_with: the keywords together with which a subject with these limits takes it.
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
     what the audit's column about it asks.
     For `attnspec init`: other_names: what libraries call it, the usual name first; parameters: all names under which it
@@ -143,9 +154,11 @@ class Keyword:
     is_drawn: bool = False
     beside: str = ""
     misfit: Callable[[KeywordLimits, Any, bool], str] | None = None
+    meaning_of: str = ""
     rare: RareValues | None = None
     numbers: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     needs_causal: str = ""
+    comes_with: Callable[[KeywordLimits], frozenset[str]] | None = None
     called: str = ""
     questions: Mapping[str, str] = field(default_factory=dict)
     asks: str = ""

@@ -36,8 +36,8 @@ from attnspec.core.keyword_nouns import (
 )
 from attnspec.core.nouns import Kind
 
-ASPECTS = ("scale", "masks", "window", "softcap", "lengths", "sinks", "lse", "past", "slopes", "segments", "pages",
-           "gradients", "decoder", "dropout")
+ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "lse", "past", "slopes", "segments",
+           "pages", "gradients", "decoder", "dropout")
 """The aspects, in the order in which stages run."""
 
 
@@ -94,6 +94,9 @@ class KeywordArguments(Generic[ArrayT]):
     scale: float | None = None
     window: Window | None = None
     softcap: float | None = None
+    query_scale: ArrayT | None = None
+    key_scale: ArrayT | None = None
+    value_scale: ArrayT | None = None
     return_weights: bool = False
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
@@ -113,7 +116,7 @@ class KeywordArguments(Generic[ArrayT]):
     @property
     def given(self) -> dict[str, Any]:
         """The keywords in use, each with its value."""
-        return {name: value for (name, off), value in zip(OFF.items(), _every(self), strict=True)
+        return {name: value for (name, off), value in zip(OFF.items(), _read_every_keyword(self), strict=True)
                 if (value is not None if off is None else value)}
 
     @property
@@ -134,8 +137,11 @@ def keyword_misfit(limits: KeywordLimits, keyword: str, value: object, *, causal
 
 def keywords_beside(limits: KeywordLimits, keyword: str) -> frozenset[str]:
     """The keywords together with which alone a subject with these limits takes this one."""
-    limit = KEYWORDS[keyword].needs_causal if keyword in KEYWORDS else ""
-    return frozenset({"causal"} if limit and getattr(limits, limit) else ())
+    if keyword not in KEYWORDS:
+        return frozenset()
+    word = KEYWORDS[keyword]
+    causal = {"causal"} if word.needs_causal and getattr(limits, word.needs_causal) else set()
+    return frozenset(causal | (word.comes_with(limits) if word.comes_with else set()))
 
 
 class Lists(TypedDict, total=False):
@@ -143,6 +149,9 @@ class Lists(TypedDict, total=False):
 
     windows: Literal["any"] | Sequence[tuple[int | None, int | None]]
     softcaps: Literal["any"] | Sequence[float]
+    query_scale_patterns: Literal["any"] | Sequence[str]
+    key_scale_patterns: Literal["any"] | Sequence[str]
+    value_scale_patterns: Literal["any"] | Sequence[str]
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
     sink_patterns: Literal["any"] | Sequence[SinkPattern]
@@ -163,7 +172,7 @@ _ALL = (*(_DEFINED[each.name] for each in fields(KeywordArguments)), *LAYERS)
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
 OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}
 """By optional keyword, the value that means it is left out."""
-_every = attrgetter(*OFF)
+_read_every_keyword = attrgetter(*OFF)
 UNCOMMON = tuple(word.name for word in _ALL if word.is_uncommon)
 VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
 VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}

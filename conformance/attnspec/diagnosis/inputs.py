@@ -14,7 +14,7 @@ from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.faults.mistakes import all_mistakes
@@ -41,9 +41,9 @@ from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
-from attnspec.subjects.lower import misfit
+from attnspec.subjects.lower import lowering_misfit
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import LoggedCall, is_poisoned, put
+from attnspec.trials.call_log import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed
 from attnspec.vocabulary.transforms.contents import replace_hidden
 from attnspec.vocabulary.transforms.history import lay_out
@@ -150,7 +150,7 @@ class DiagnosticSetting:
 class DiagnosticInputs:
     """The calls that can be put to subjects of one place, what answers are held to, and what the faults answer."""
 
-    def __init__(self, bar: Bar, dtype: DType) -> None:
+    def __init__(self, bar: ComparisonStandard, dtype: DType) -> None:
         self._bar = bar
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
@@ -160,7 +160,7 @@ class DiagnosticInputs:
 
     def put_to(self, subject: Subject) -> tuple[LoggedCall, ...]:
         """Every call, in order, to one subject."""
-        return tuple(put(subject, problem, variant) for problem, variant in self._calls)
+        return tuple(log_call(subject, problem, variant) for problem, variant in self._calls)
 
     def candidate(self, fault: Fault) -> FaultCandidate:
         """The fault in the place of such a subject; it is put each call once in the life of the panel."""
@@ -169,9 +169,9 @@ class DiagnosticInputs:
         return self._candidates[fault.name]
 
     @property
-    def remembered(self) -> int:
+    def remembered_count(self) -> int:
         """How many answers of faults the panel remembers."""
-        return sum(each.remembered for each in self._candidates.values())
+        return sum(each.remembered_count for each in self._candidates.values())
 
     def is_right(self, fault: Fault, index: int) -> bool:
         """Whether the fault answers this call as the definition does; found out once in the life of the panel."""
@@ -182,15 +182,15 @@ class DiagnosticInputs:
 
 
 class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
-    """One for each kind of declaration that was met, a dozen in a check. Those that were asked for longest ago go where
-    more than `most` answers of faults are remembered in all; the last one stays always.
+    """Keeps one panel for each kind of declaration that was met, a dozen in a check. Those that were asked for longest
+    ago go where more than `most` answers of faults are remembered in all.
     """
 
     def __init__(self, most: int = ANSWERS) -> None:
         super().__init__()
         self.most = most
 
-    def panel(self, bar: Bar, dtype: DType) -> DiagnosticInputs:
+    def panel(self, bar: ComparisonStandard, dtype: DType) -> DiagnosticInputs:
         """The panel for a subject at a dtype."""
         declared = bar.subject.declaration
         place = DiagnosticSetting(
@@ -199,7 +199,7 @@ class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
         if place not in self:
             self[place] = DiagnosticInputs(bar, dtype)
         self.move_to_end(place)
-        while len(self) > 1 and sum(each.remembered for each in self.values()) > self.most:
+        while len(self) > 1 and sum(each.remembered_count for each in self.values()) > self.most:
             self.popitem(last=False)
         return self[place]
 
@@ -208,7 +208,7 @@ PANELS = Panels()
 """Those of this process."""
 
 
-def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
+def _calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     """The calls that can be put to a subject, in their order: the problem, and the switch to flip ("" for none)."""
     subject = bar.subject
     if subject.declaration.kind is Kind.ROTARY:
@@ -219,29 +219,29 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     for call in (*(LAYER_CALLS if is_layer else ()), *CALLS, *UNCOMMON_CALLS):
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
-        if is_layer and misfit(call.recipe.sizes, subject.declaration.limits):
+        if is_layer and lowering_misfit(call.recipe.sizes, subject.declaration.limits):
             continue
         problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
-            yield from ((problem, name) for name in ("", *(_flipped(subject) if call.flips else ())))
+            yield from ((problem, name) for name in ("", *(_panel_variants(subject) if call.flips else ())))
 
 
-def _flipped(subject: Subject) -> tuple[str, ...]:
+def _panel_variants(subject: Subject) -> tuple[str, ...]:
     """The variants that the panel is put to: not those that compile, for which each of its calls is a program."""
     return tuple(name for name in subject.variants if not subject.declaration.variants[name].compiles)
 
 
-def _is_common(recipe: Recipe, bar: Bar) -> bool:
+def _is_common(recipe: Recipe, bar: ComparisonStandard) -> bool:
     """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
     sizes = recipe.sizes
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
     of_keywords = (name for name, convention in CONVENTIONS.items() if convention.keyword in recipe.features)
     return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
         bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name]
-        for name in (*mattering(recipe), *of_keywords))
+        for name in (*features_that_matter(recipe), *of_keywords))
 
 
-def mattering(recipe: Recipe) -> tuple[str, ...]:
+def features_that_matter(recipe: Recipe) -> tuple[str, ...]:
     """The conventions on which the answer to a problem hangs, in all its rows."""
     sizes, features = recipe.sizes, recipe.features
     has_offset = (sizes.T != sizes.S or bool(COUNTS.keys() & features)) and not features.intersection(CACHED)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments, load_parts
+from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 Keep = Callable[[Array], Array]
@@ -25,6 +26,10 @@ def keep_as_is(array: Array) -> Array:
 
 class AspectStage:
     """What an aspect does in the course of attention. Each method does nothing unless the aspect says otherwise."""
+
+    def restore(self, work: PreparedCall) -> PreparedCall:
+        """The call with the numbers that attend in the place of what stands for them; keys have Hkv heads still."""
+        return work
 
     def bend(self, logits: Array, call: KeywordArguments[Array], keep: Keep = keep_as_is) -> Array:
         """Scaled dot products (B,H,T,S), bent; `keep` stores each intermediate result."""
@@ -92,6 +97,11 @@ def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
     """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of the query."""
     parts = (stage.visible_keys(call, ahead) for stage in all_stages())
     return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(ahead.shape, bool))
+
+
+def restore(work: PreparedCall) -> PreparedCall:
+    """The call with the numbers that attend in the place of what stands for them, by every aspect."""
+    return functools.reduce(lambda prepared, stage: stage.restore(prepared), all_stages(), work)
 
 
 def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.keywords import load_parts
@@ -10,7 +10,19 @@ from attnspec.faults.fault import Fault
 from attnspec.faults.outside import Outside
 from attnspec.faults.size_family import FaultFamily
 from attnspec.faults.size_mechanism import Mechanism
+from attnspec.faults.staged import Attend
 from attnspec.problems.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class SoundFormulation:
+    """A right attention that takes the keywords of a pool, too. meaning: how it computes.  grade: in half dtypes."""
+
+    name: str
+    meaning: str
+    make: Callable[[], Attend]
+    pool: str
+    grade: str = "G0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +35,7 @@ class AspectFaults:
     families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
     bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
     panel: calls by which a diagnosis tells its faults apart.
+    sound: right formulations of it, which no clause may accuse.
     """
 
     about: Mapping[str, tuple[Fault, ...]]
@@ -33,6 +46,7 @@ class AspectFaults:
     mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
     bugs: Mapping[str, Mapping[str, str | Outside]] = field(default_factory=dict)
     panel: tuple[Recipe, ...] = ()
+    sound: tuple[SoundFormulation, ...] = ()
 
 
 def all_mistakes() -> tuple[AspectFaults, ...]:

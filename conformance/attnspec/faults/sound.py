@@ -17,6 +17,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.invariance import in_parts, whole
+from attnspec.faults.mistakes import all_mistakes
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_decoder import CAPACITY, FORGETFUL, concatenating, forgetting, in_a_ring, preallocated
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
@@ -103,7 +104,15 @@ DROPPING: Mapping[str, Sound] = {
     for name, meaning, make, grade in part.FORMULATIONS}
 """Those that drop weights."""
 
-EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **{
+_POOL_OF: Mapping[str, str] = {each.name: each.pool for aspect in all_mistakes() for each in aspect.sound}
+"""By name, the pool whose keywords a formulation takes beside those of everybody."""
+
+OF_ASPECTS: Mapping[str, Sound] = {
+    each.name: Sound(each.name, each.meaning, each.make, each.grade)
+    for aspect in all_mistakes() for each in aspect.sound}
+"""Those that are about an aspect which the others do not take."""
+
+EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **OF_ASPECTS, **{
     name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
 """Those of attention, and those of rotary embeddings."""
 
@@ -148,9 +157,11 @@ def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
 
 
 def _keywords(sound: Sound) -> frozenset[str]:
-    """Those that drop weights take nothing of servers, the others all but dropout."""
+    """Those that drop weights, and those of an aspect, take nothing of servers; the others all but what these take."""
     words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    if sound.name in _POOL_OF:
+        return frozenset(word.name for word in words if word.pool in {"", _POOL_OF[sound.name]})
     if sound.name not in DROPPING:
-        return frozenset(word.name for word in words if word.pool != DROPOUT_POOL)
+        return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
     return frozenset(word.name for word in words
                      if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)

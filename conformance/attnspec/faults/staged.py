@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.faults.aspect_stage import bend_logits, near_keys
+from attnspec.faults.aspect_stage import restore as restore_entries
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
 from attnspec.faults.serving import add_by_place, ahead, clear, drop, extend, join, own_keys, start
@@ -33,6 +34,11 @@ def take(call: HandedOver) -> PreparedCall:
     mask = None if call.mask is None else np.broadcast_to(np.asarray(call.mask, bool), shape)
     bias = None if call.bias is None else np.broadcast_to(np.asarray(call.bias).astype(wide), shape)
     return PreparedCall(query, key, value, np.ones(shape, bool), **{**call.given, "mask": mask, "bias": bias})
+
+
+def restore(work: PreparedCall) -> PreparedCall:
+    """The numbers that attend, in the place of codes."""
+    return restore_entries(work)
 
 
 def group(array: Array, H: int) -> Array:
@@ -139,6 +145,7 @@ class Stages:
     gather: Callable[[HandedOver], HandedOver] = gather
     extend: Callable[[HandedOver], HandedOver] = extend
     take: Callable[[HandedOver], PreparedCall] = take
+    restore: Callable[[PreparedCall], PreparedCall] = restore
     group_key: Callable[[Array, int], Array] = group
     group_value: Callable[[Array, int], Array] = group
     start: Callable[[PreparedCall], Array | int] = start
@@ -207,7 +214,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
 
 def prepare(call: HandedOver, stages: Stages = SOUND) -> PreparedCall:
     """The call taken in, with a key/value head for each query head, and what each query may attend to."""
-    work = stages.take(stages.extend(stages.gather(call)))
+    work = stages.restore(stages.take(stages.extend(stages.gather(call))))
     work = work.but(start=stages.start(work))
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))

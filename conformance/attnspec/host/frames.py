@@ -25,7 +25,10 @@ AT_ONCE = 512
 _NAMES = ["bool", "float64", "float32", "float16"]
 _NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
-_KEPT_AS["bfloat16"] = np.dtype("<u2")
+BITS: Dict[str, Any] = {"bfloat16": np.dtype("<u2"), "float8_e4m3fn": np.dtype("u1"), "float8_e5m2": np.dtype("u1"),
+                        "int4": np.dtype("u1")}
+"""What NumPy itself has no dtype for travels, and is kept, as its bits; ml_dtypes and frameworks know it by name."""
+_KEPT_AS.update(BITS)
 _PADDING = bytes(ALIGNED)
 _ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
@@ -34,7 +37,7 @@ _AS_BYTES = 2**16  # up to so many bytes, a copy to compare is up to ten times a
 
 
 class Entries(NamedTuple):
-    """An array and the name of its dtype. A bfloat16 travels and is kept as its bits, in uint16; any shape."""
+    """An array and the name of its dtype. What `BITS` names is kept as its bits, in uint16 or uint8; any shape."""
 
     dtype: str
     array: Any

@@ -7,12 +7,15 @@ The definition and the bounds know no aspect: they ask all of them, or the bend 
 from __future__ import annotations
 
 import functools
+import math
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from attnspec.core.keywords import keywords_of_aspect, load_parts
-from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, Roundings
 from attnspec.problems.problem import Array, Problem
 
 
@@ -61,6 +64,15 @@ class Mathematics:
         """
         del problem, ahead
         return None
+
+    def attending(self, problem: Problem) -> Problem:
+        """The problem with the numbers that attend in the place of what stands for them; else the problem itself."""
+        return problem
+
+    def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
+        """What a subject of this class may do to the entries on the way from what it is handed to what attends."""
+        del problem, precision
+        return EXACT_INPUTS
 
     def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
         """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the judged `rows` (T,) or of
@@ -115,3 +127,21 @@ def bend_of(problem: Problem) -> LogitBend | None:
     if len(bends) > 1:
         raise NotImplementedError("two aspects bend the logits of one problem, and nothing says which goes first")
     return bends[0] if bends else None
+
+
+def attending(problem: Problem) -> Problem:
+    """The problem with the numbers that attend in the place of what stands for them, by every aspect."""
+    return functools.reduce(lambda posed, aspect: aspect.attending(posed), given_mathematics(problem), problem)
+
+
+def input_errors(problem: Problem, precision: Precision) -> InputErrors:
+    """What a subject of this class may do to the entries before they meet, by every aspect together."""
+    errors = [aspect.input_errors(problem, precision) for aspect in given_mathematics(problem)]
+    return InputErrors(
+        *(math.prod(1 + getattr(each, name) for each in errors) - 1 for name in ("of_logits", "of_values")),
+        *(math.prod(getattr(each, name) for each in errors) for name in ("logit_growth", "value_growth")))
+
+
+def with_inputs(r: Roundings, errors: InputErrors) -> Roundings:
+    """The numbers of a class with what may happen to the entries first."""
+    return r if errors == EXACT_INPUTS else replace(r, inputs=errors)

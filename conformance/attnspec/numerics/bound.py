@@ -97,7 +97,9 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 def _of_products(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,S): the sum of products, in any order, times the scale."""
     a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
-    per_product = a * (r.prescale + D * r.accumulate * (1 + r.prescale)) * (1 + r.scale)
+    inside = r.prescale + D * r.accumulate * (1 + r.prescale)
+    inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
+    per_product = a * inside * (1 + r.scale)
     error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
     return error
 
@@ -210,6 +212,8 @@ def allowance_of(
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)
+    if r.inputs.of_values:  # a mean of values that are off by so much, heaviest weights and their roundings included
+        inside += r.inputs.of_values * (reach + rounded)
     allowance: Array = inside + r.output * (size + inside) + r.lost_output
     return allowance
 
@@ -284,7 +288,8 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
 
 def _values_fit(operands: Operands, r: Roundings) -> Array:
     """(B,H,1): whether the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator."""
-    fits: Array = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] <= r.largest_sum / 2
+    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
+    fits: Array = sums <= r.largest_sum / 2
     return fits
 
 
@@ -299,13 +304,13 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
     query, key = operands.held.largest_query, operands.held.largest_key
     bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
-    largest = _growth(operands) * a * D * query * key + bias
+    largest = _growth(operands, r) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
 
 
-def _growth(operands: Operands) -> float:
-    """By how much a scaled dot product may grow where it is bent; 1 where nothing bends it."""
-    return 1.0 if operands.bend is None else operands.bend.growth
+def _growth(operands: Operands, r: Roundings) -> float:
+    """By how much a scaled dot product may be larger where it is formed, or where it is bent."""
+    return r.inputs.logit_growth * (1.0 if operands.bend is None else operands.bend.growth)
 
 
 def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -322,6 +327,6 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     top = attended.max(axis=-1, initial=-np.inf)
     error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
     storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
-    grown = grown * a * _growth(operands)
+    grown = grown * a * _growth(operands, r)
     fits: Array = storage & (np.maximum(grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
     return fits

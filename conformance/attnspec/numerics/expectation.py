@@ -13,7 +13,7 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
-from attnspec.numerics.aspect import LogitBend
+from attnspec.numerics.aspect import LogitBend, attending, input_errors, with_inputs
 from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import (
     WeightError,
@@ -152,9 +152,11 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    sizes = problem.sizes
+    sizes, errors = problem.sizes, input_errors(problem, precision)
+    problem = attending(problem)
     T = sizes.T if rows is None else len(rows)
-    work_out = functools.partial(_screened if screens else _exactly, problem.dtype, precision, parts)
+    subject = with_inputs(roundings(precision), errors)
+    work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
         every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
@@ -185,9 +187,9 @@ def expect_layer(
     return replace(inside, output=output, output_allowance=allowance, output_claimed=claimed)
 
 
-def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+def _screened(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where that says enough."""
-    truth, r = attend(operands, np.float64), roundings(precision)
+    truth = attend(operands, np.float64)
     classes = [r, *([roundings(assumed(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
     bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
     known = [each for each in bounds if each is not None]
@@ -199,10 +201,10 @@ def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operand
             "claimed": claimed, "output_claimed": claimed}
 
 
-def _exactly(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+def _exactly(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the sharp bound."""
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
-    classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
+    classes = [r, *([] if is_wider(r.precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
     return _expected_fields(operands, attend(operands, wide_float(dtype)), classes, parts)
 
 

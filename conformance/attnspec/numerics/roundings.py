@@ -14,6 +14,23 @@ ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2
 
 
 @dataclass(frozen=True, slots=True)
+class InputErrors:
+    """What a subject may do to the entries of query, key and value before they meet, beyond its own roundings.
+
+    of_logits, of_values: relative, of each product of a query and a key entry, and of each value.  logit_growth,
+    value_growth: by how much the entries that it is handed may be larger than those that attend.
+    """
+
+    of_logits: float = 0.0
+    of_values: float = 0.0
+    logit_growth: float = 1.0
+    value_growth: float = 1.0
+
+
+EXACT_INPUTS = InputErrors()
+
+
+@dataclass(frozen=True, slots=True)
 class Roundings:
     """Relative: accumulate, softmax, row_sum, output, lse (a returned log-sum-exp): one rounding each; prescale, scale,
     logits, biased_logits,
@@ -22,6 +39,7 @@ class Roundings:
     Absolute, where something underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output.
     What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
     relatively.
+    inputs: what may happen to the entries before they meet.
     precision: the class itself, from which an aspect works out the numbers of its own steps.
     """
 
@@ -52,6 +70,7 @@ class Roundings:
     normal_weight: float
     block: int
     bias_in_accumulator: bool
+    inputs: InputErrors = EXACT_INPUTS
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from attnspec.questions.masks import hidden_row, mask_with_causal
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
-from attnspec.subjects.watching import surviving
+from attnspec.subjects.watching import surviving_errors
 
 _PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
 
@@ -51,9 +51,9 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
     for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_serving):
-        with surviving(subject):  # what cannot be asked leaves the other questions
+        with surviving_errors(subject):  # what cannot be asked leaves the other questions
             found |= ask(asker)
-    with surviving(subject):
+    with surviving_errors(subject):
         found |= _grouped(Asker(subject, dtype))
     return found
 

@@ -14,7 +14,7 @@ from attnspec.host.lifts import LIFTS
 from attnspec.scaffold import rotary
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.location import locate
-from attnspec.scaffold.manifest import entry, head, learned_of, names_of, told_conventions
+from attnspec.scaffold.manifest import entry, head, learned_of, names_of, told_conventions, told_dtypes
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
@@ -68,10 +68,10 @@ def acquaint(written: str, surroundings: Surroundings, into: Path = INTO) -> Wri
             return _of_rotary(callee, there, folder)
         form = form_of(target, trier)
         learned = learned_of(form, trier)
-        found = (*describe_form(form), *told_conventions(learned))
+        found = (*learned.warnings, *describe_form(form), *told_dtypes(learned), *told_conventions(learned))
         texts = source(form, folder), head(form), entry(form, learned)
         return Written(*names_of(form), *texts, found, form.remarks, form.demanded,
-                       form.warnings)
+                       (*form.warnings, *learned.warnings))
     finally:
         client.close()
 

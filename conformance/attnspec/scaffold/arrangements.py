@@ -71,6 +71,8 @@ _SEPARATE = (
     Arrangement("({L},H·D)", _SIDE_BY_SIDE, mapped=1),
     Arrangement("(B·{L},H,D)", "{0}.swapaxes(1, 2).reshape(-1, {0}.shape[1], {0}.shape[3])"),
 )
+
+
 def _of_pages(*queries: tuple[str, str]) -> tuple[Arrangement, ...]:
     """With query in each of these shapes and ways."""
     return tuple(Arrangement(f"{query}, key and value {pool}", into, ("{q}", *arrays)) for query, into in queries
@@ -84,6 +86,12 @@ PAGES_OF_ONE_QUERY = _of_pages(("(B,H,D)", "{0}[:, :, 0]"), ("(B,1,H,D)", _SWAPP
                                ("(B,H·D)", "{0}.reshape(B, -1)"))
 """Of one that takes one query a sequence."""
 
+_OF_ONE_QUERY = tuple(
+    Arrangement(f"{query}, key and value {shape}", "{0}", (into, *arrays))
+    for query, into in (("(B,H,D)", "{q}[:, :, 0]"), ("(B,H·D)", "{q}.reshape(B, -1)"))
+    for shape, arrays in (("(B,S,H,D)", ("{k}.swapaxes(1, 2)", "{v}.swapaxes(1, 2)")), ("(B,H,S,D)", ("{k}", "{v}"))))
+"""Of a function that takes one query a sequence, as it decodes, and all keys."""
+
 ONE_BEHIND_THE_OTHER = Arrangement("(queries,H,D), key and value (keys,Hkv,D), one sequence behind the other", "{0}")
 """Of a function that is handed the borders between its sequences."""
 
@@ -96,6 +104,7 @@ _PACKED = (
     Arrangement("(B,T,3,H,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 2)",)),
     Arrangement("(B,3,H,T,D)", "{0}", ("{stack}(({q}, {k}, {v}), 1)",)),
     Arrangement("(3,B,H,T,D)", "{0}", ("{stack}(({q}, {k}, {v}), 0)",)),
+    Arrangement("(B·T,3,H,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 2).reshape(-1, 3, *{q}.shape[2:])",)),
     Arrangement("(B,T,H,3,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 3)",)),
     Arrangement("(B,T,3·H·D)", _SIDE_BY_SIDE, ("{concatenate}(({q}, {k}, {v}), 2)",)),
     Arrangement("(B,T,H·3·D)", _SWAPPED, (_BY_HEAD,)),
@@ -112,6 +121,7 @@ _LAYERS = (
     Arrangement("(B,{L},M)", "{0}"),
     Arrangement("({L},B,M)", "{0}.swapaxes(0, 1)"),
     Arrangement("(B,M,{L})", _SWAPPED),
+    Arrangement("(B,M,{L},1)", "{0}.swapaxes(1, 2)[..., None]"),
     Arrangement("({L},M)", "{0}", mapped=1),
 )
 
@@ -130,7 +140,8 @@ BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
     Kind.LAYER: (
         OutputLayout("(B,T,M)", "{0}"),
         OutputLayout("(T,B,M)", "{0}.swapaxes(0, 1)"),
-        OutputLayout("(B,M,T)", "{0}.swapaxes(1, 2)")),
+        OutputLayout("(B,M,T)", "{0}.swapaxes(1, 2)"),
+        OutputLayout("(B,M,T,1)", "{0}[..., 0].swapaxes(1, 2)")),
 }
 """Ways to read an output."""
 
@@ -154,6 +165,11 @@ LOG_SUM_EXPS: tuple[OutputLayout, ...] = (
     OutputLayout("(B,H,T,1)", "{0}[..., 0]"),
 )
 """Ways to read log-sum-exps."""
+
+
+def of_one_query(arrays: int) -> tuple[Arrangement, ...]:
+    """What is worth a try for a function of so many arrays whose query has no axis of queries."""
+    return _OF_ONE_QUERY if arrays == 3 else ()
 
 
 def arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:

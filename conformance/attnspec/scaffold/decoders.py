@@ -13,7 +13,7 @@ from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
 from attnspec.problems.caches import divided
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.form import CallForm, Passed
+from attnspec.scaffold.form import CallForm, KeptCache, Passed
 from attnspec.scaffold.lookup import TheirParameter, plain, theirs
 from attnspec.scaffold.probe_problems import CROSS, close, problem_of
 from attnspec.scaffold.probe_problems import plain as plain_problem
@@ -35,11 +35,33 @@ def stepping(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -
     if form.reading is None or form.arrangement.mapped or not set(form.keywords) <= BESIDE_CACHE:
         return form
     trier.nearest = None
-    found = next((each for each in _decoders(form, called) if _is_right(each, trier)), None)
+    found = next((each for each in _decoders(form, called, trier) if _is_decoder(each, trier)), None)
     if found is None:
         return _at_nearest(form, called, trier.nearest, trier)
+    found = _with_several_steps(_within_room(found, trier), trier)
     is_free = not form.attends_to_itself and _is_right(found, trier, past=CROSS.S - CROSS.T - 1)
     return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
+
+
+def _with_several_steps(form: CallForm, trier: Trier) -> CallForm:
+    """A decoder that is right behind one call; with a warning where it is wrong behind several."""
+    posed = posed_step(form).but(**{STATE: "token_by_token"})
+    trier.nearest = None
+    if trier.is_right(form, posed, _scale(form, posed, trier)) or trier.nearest is None:
+        return form
+    warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
+               f"{trier.nearest.against}. What later calls store in the cache is lost, or stands in another place: "
+               "attnspec check says what is wrong.")
+    return replace(form, warnings=(warning, *form.warnings))
+
+
+def _within_room(form: CallForm, trier: Trier) -> CallForm:
+    """The form with the most keys that its module holds, where its constructor is told and has a default for that."""
+    if form.kept is None or form.kept.empty:
+        return form
+    listed = theirs("length", trier.there.examined(form.target).constructor)
+    most = next((each.default for each in listed if each.name not in form.construction), None)
+    return replace(form, limits={**form.limits, "cache": most}) if isinstance(most, int) and most > 0 else form
 
 
 def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt | None,
@@ -48,13 +70,19 @@ def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Att
     is. So is one of which no name says that it is a decoder.
     """
     names = [each.name for each in theirs(STATE, called) if not each.tried_as or _NAMES.search(plain(each.name))]
+    places = [each.name for each in _places(called)]
+    if nearest and nearest.form.parameter(STATE) in places:
+        names = places if nearest.step is Progress.OTHER_NUMBERS else []
     if not names or nearest is None or nearest.form.parameter(STATE) not in names:
         return form
     if nearest.step is not Progress.OTHER_NUMBERS:
         return _left_out(form, names[0], nearest, trier)
-    if not _heeds_cache(nearest.form, trier):
+    explained = _explained(nearest.form, trier)
+    is_wanted = bool(explained) and nearest.form.given.get(nearest.form.parameter(STATE), "").startswith("{")
+    if not is_wanted and not _heeds_cache(nearest.form, trier):
         return form
-    said = say_handed_on(names[0], STATE, f"behind what a call hands back {nearest.against}")
+    against = explained or f"behind what a call hands back {nearest.against}"
+    said = say_handed_on(nearest.form.parameter(STATE), STATE, against)
     limits = {**nearest.form.limits, **({} if form.attends_to_itself else EQUAL)}
     return replace(nearest.form, limits=limits, remarks=(*form.remarks, said))
 
@@ -71,9 +99,20 @@ def _left_out(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> Call
     return form.leave_out(name, why, [STATE])
 
 
+def _explained(form: CallForm, trier: Trier) -> str:
+    """The plain mistake that explains what a wrong decoder answers behind a past; empty where none does."""
+    posed = posed_step(form)
+    return trier.explained(form, posed, _scale(form, posed, trier))
+
+
+def _scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
+    """The scale of what a layer computes, where attention itself is put to it."""
+    return trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
+
+
 def _heeds_cache(form: CallForm, trier: Trier) -> bool:
     """Whether a decoder's answer depends on the keys and values of the call before."""
-    posed = _posed(form)
+    posed = posed_step(form)
     values = [getattr(posed, name) for name in CACHED]
     others = posed.but(**{name: -2 * array for name, array in zip(CACHED, values, strict=True)})
     first, second = (trier.answer(form, each) for each in (posed, others))
@@ -82,25 +121,83 @@ def _heeds_cache(form: CallForm, trier: Trier) -> bool:
     return bool(np.abs(first.output - second.output).max() > close(posed.dtype))
 
 
-def _decoders(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
+def _is_decoder(form: CallForm, trier: Trier) -> bool:
+    """Whether it is right with a past; one whose calls fill a cache in place, in its first call, too."""
+    return _is_right(form, trier) and (form.kept is None or trier.is_right(form, plain_problem(form)))
+
+
+def _decoders(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
     """With each parameter that may be a cache, and each place where the next one may be."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
-    for parameter in theirs(STATE, called):
+    bare = replace(form, limits=limits)
+    states = theirs(STATE, called)
+    for parameter in states:
+        passed = (*form.passed, Passed(STATE, parameter.name, STATE))
+        for asked in _asked(bare, called):
+            is_left = form.given.get(parameter.name) in _NOTHING and not form.by_position
+            given = {name: text for name, text in asked.given.items() if name != parameter.name or not is_left}
+            yield from (replace(asked, passed=passed, given=given, cache=path, compiled=compiled)
+                        for path in PATHS for compiled in dict.fromkeys((form.compiled, False)))
+    yield from _filled_in_place(replace(bare, compiled=False), called, states, trier)
+
+
+_NOTHING = ("None", "False")
+
+
+def _asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
+    """The form as it is; asked for its cache by a flag where it has one, beside which the output may come first."""
+    flags = [each for each in theirs("caching", called) if each.default is not True]
+    if not flags:
+        yield form
+    for flag in flags:
+        asked = replace(form, given={**form.given, flag.name: "True"})
+        yield asked
+        if form.reading and not form.reading.path:
+            yield replace(asked, reading=replace(form.reading, path="[0]"))
+
+
+def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], states: tuple[TheirParameter, ...],
+                     trier: Trier) -> Iterator[CallForm]:
+    """With a cache that calls fill in place: one that each parameter is handed, or one that the module holds."""
+    for parameter in states:
         passed = (*form.passed, Passed(STATE, parameter.name, STATE))
         given = {name: text for name, text in form.given.items() if name != parameter.name or form.by_position}
-        for path in PATHS:
-            yield from (replace(form, passed=passed, given=given, cache=path, compiled=compiled, limits=limits)
-                        for compiled in dict.fromkeys((form.compiled, False)))
+        handed = replace(form, passed=passed, given=given)
+        yield from (replace(handed, kept=kept) for kept in _empty_ones(form, parameter, trier))
+    for parameter in _places(called) if form.is_class else ():
+        for place in _PLACES:
+            passed = (*form.passed, Passed(STATE, parameter.name, place))
+            yield replace(form, passed=passed, kept=KeptCache())
+
+
+_PLACES = ("start", "torch.arange(start, start + T)")
+"""How a module that holds its cache is told how many keys it has: their number, or the places of the new ones."""
+
+
+def _places(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
+    """The parameters that may tell a module how many keys it has, but not which layer of a model it is."""
+    return tuple(each for each in theirs("place", called) if "layer" not in plain(each.name))
+
+
+def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:
+    """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is
+    called a cache; the one that it is annotated with first.
+    """
+    beside = dict(trier.there.examined(form.target).beside)
+    named = sorted((name for name in beside if "cache" in name.lower()), key=lambda name: name != parameter.annotation)
+    if not beside and "cache" in parameter.annotation.lower():
+        named, beside = [parameter.annotation], {parameter.annotation: f"{form.module}:{parameter.annotation}"}
+    yield from (KeptCache(f"{name}()", beside[name]) for name in named)
+    yield KeptCache("{}")
 
 
 def _is_right(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
-    posed = _posed(form, past)
-    scale = trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
-    return trier.is_right(form, posed, scale)
+    posed = posed_step(form, past)
+    return trier.is_right(form, posed, _scale(form, posed, trier))
 
 
-def _posed(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:
+def posed_step(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:
     """Attention with so many keys past."""
     sizes = replace(CROSS, **{axis: length for axis, length in form.sizes.items() if axis in ("D", "Dv")})
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes

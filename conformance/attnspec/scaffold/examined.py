@@ -73,8 +73,14 @@ class Examined:
     @property
     def call(self) -> Parameters:
         """Of a class, the parameters of the call of what it makes."""
+        return self.methods.get(self.called, ())
+
+    @property
+    def called(self) -> str:
+        """Of a class, the method by which what it makes is called: of no framework, the first that takes something."""
         roots = {base.partition(".")[0] for base in self.bases}
-        return self.methods.get(next((name for base, name in _CALLED.items() if base in roots), "__call__"), ())
+        usual = next((name for base, name in _CALLED.items() if base in roots), "__call__")
+        return next((name for name in (usual, "forward", "call") if self.methods.get(name)), usual)
 
 
 def read_examined(target: str, described: Mapping[str, Any], told: Mapping[str, Any]) -> Examined:

@@ -24,6 +24,7 @@ class CallableKind(enum.Enum):
     NNX = "module of flax.nnx"
     HAIKU = "module of Haiku"
     KERAS = "layer of Keras"
+    PLAIN = "class of no framework, which keeps its matrices as attributes"
 
 
 class ModuleMode(enum.Enum):
@@ -69,6 +70,16 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptCache:
+    """A cache that calls fill in place. empty: Python of one that holds nothing; empty where the module itself holds
+    it, so that module and number of keys together are the cache.  made_by: `module:name` of the class of an empty one.
+    """
+
+    empty: str = ""
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputPlace:
     """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it lies.
 
@@ -96,17 +107,24 @@ class CallForm:
     construction, config: of a class: the arguments of its constructor.
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
-    without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0.
+    without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0;
+    filled: those that are filled with another number.  even_heads: whether features turn in pairs, so that D is even.
     compiled: by jax.jit.  contiguous: its arrays are copied into plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
     are not the usual ones.  limits: as in the manifest.
+    mask_of_squares: whether it takes a mask where T = S only.
     heads: how many it has, whatever it is handed; 0: as many as it is handed.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
-    cache: of a decoder, where in its answer the cache for the next call is.
+    cache: of a decoder, where in its answer the cache for the next call is.  kept: the same where calls fill it in
+    place.
     demanded: keywords without which no check of it may pass: it has a parameter for them that could not be used, or is
     named for them.  unjudged: the parameters that could not be used, each with a warning.
     warnings: what a reader has to know first: what is not judged of it, and what is odd.
     is_guess: whether sizes of its constructor were found by trying alone.
+    mistake: the name of a plain mistake with which alone its numbers are those of attention; empty where it makes none.
+    judged: a submodule whose output is judged in place of the whole; empty where there is none.  padded: the parameter
+    that is told lengths where padding is handed over; padded_alike: whether these are all the same.
+    called: the method by which an object of no framework is called; empty where the object itself is.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
@@ -126,6 +144,9 @@ class CallForm:
     holders: Mapping[Path, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()
+    filled: Mapping[str, str] = field(default_factory=dict)
+    even_heads: bool = False
+    mask_of_squares: bool = False
     compiled: bool = False
     contiguous: bool = False
     default_scale: str = ""
@@ -136,10 +157,16 @@ class CallForm:
     left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     cache: str = ""
+    kept: KeptCache | None = None
     demanded: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     is_guess: bool = False
+    called: str = ""
+    mistake: str = ""
+    judged: str = ""
+    padded: str = ""
+    padded_alike: bool = False
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 
@@ -152,6 +179,13 @@ class CallForm:
     def name(self) -> str:
         """What it imports."""
         return self.target.partition(":")[2]
+
+    @property
+    def next_cache(self) -> str:
+        """Of a decoder, the Python of the cache for the next call; empty where it is none."""
+        if self.kept is None:
+            return f"answer{self.cache}" if self.cache else ""
+        return "cache" if self.kept.empty else "(layer, start + T)"
 
     @property
     def keywords(self) -> tuple[str, ...]:
@@ -204,7 +238,7 @@ class CallForm:
         """
         forms = (self, *self.variants.values())
         told = {name for form in forms for name in (*form.given, *form.construction)}
-        told |= {each.parameter for each in self.passed}
+        told |= {each.parameter for each in self.passed} | {form.padded for form in forms}
         has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
         mode = {"training": "False"} if has_modes else {}
         return {**{name: text for name, text in self.left.items() if name not in told}, **mode}

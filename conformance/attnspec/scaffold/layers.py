@@ -11,7 +11,8 @@ from itertools import product
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts import LIFTS
-from attnspec.scaffold.arrangements import arrangements
+from attnspec.scaffold.allocated import ROOM, allocated_caches
+from attnspec.scaffold.arrangements import arrangements, of_one_query
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
 from attnspec.scaffold.lookup import TheirParameter, theirs
@@ -26,12 +27,28 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.subjects.call import ReturnedTree
 
 LISTED = ("inputs", "input")
+ONE_QUERY = "It takes one query a sequence only: T = 1."
 
 
 def function_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a function worth a try, the likeliest first."""
-    for lift in lifts_of(callee, trier.there):
+    lifts = lifts_of(callee, trier.there)
+    for lift in lifts:
         yield from array_forms(CallForm(callee.target, lift=lift), callee.parameters)
+    for lift in lifts if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS else ():
+        yield from _forms_of_one_query(CallForm(callee.target, lift=lift), callee.parameters)
+
+
+def _forms_of_one_query(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
+    """The form with its query, which has no axis of queries, in every arrangement: for what answers nothing else, since
+    what maps over axes takes one less as well.
+    """
+    names = array_names(parameters)
+    rest = tuple(each for each in parameters if each.name not in names)
+    for given in combinations(choices(rest, roles(rest, At.CALL), form.kind, At.CALL, form.lift)):
+        alone = replace(with_given(form, rest, given), sizes={"T": 1}, remarks=(*form.remarks, ONE_QUERY))
+        for arrangement in of_one_query(len(names)):
+            yield replace(alone, arrangement=arrangement, names=named(names, parameters))
 
 
 def lifts_of(callee: Examined, there: There) -> tuple[str, ...]:
@@ -97,7 +114,8 @@ _SHOWN = 4  # parameters in a message
 def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = family_of(layer)
-    form = CallForm(layer.target, Kind.LAYER, family, lift_of(family, layer.backend))
+    lift = lift_of(layer, family, trier.there)
+    form = CallForm(layer.target, Kind.LAYER, family, lift, called=called_as(layer, family))
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
@@ -122,17 +140,25 @@ def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
 
 
 def family_of(layer: Examined) -> CallableKind:
-    """Whose class it is. Raises TargetError."""
+    """Whose class it is. Raises TargetError for one of no framework that has no method to call it by."""
     found = next((_BASES[base] for base in layer.bases if base in _BASES), None)
-    if found is None:
-        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, so it cannot "
-                          "be found out how it is constructed and where its matrices are. "
-                          "Write its adapter by hand: docs/writing-an-adapter.md.")
-    return found
+    if found is None and not layer.call:
+        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, and has no method "
+                          "`__call__`, `forward` or `call` that takes arrays, so it cannot be found out how it is "
+                          "called. Write its adapter by hand: docs/writing-an-adapter.md.")
+    return found or CallableKind.PLAIN
 
 
-def lift_of(family: CallableKind, backend: str) -> str:
-    """Whose arrays its layers take; of Keras, those of its backend."""
+def called_as(layer: Examined, family: CallableKind) -> str:
+    """The method by which an object of no framework is called; empty where the object itself is."""
+    return layer.called if family is CallableKind.PLAIN and layer.called != "__call__" else ""
+
+
+def lift_of(layer: Examined, family: CallableKind, there: There) -> str:
+    """Whose arrays its layers take; of Keras, those of its backend; of no framework, those that its module uses."""
+    backend = layer.backend
+    if family is CallableKind.PLAIN:
+        return lifts_of(layer, there)[0]
     if family is not CallableKind.KERAS:
         return "torch" if family is CallableKind.TORCH else "jax"
     return backend if backend in LIFTS else ""
@@ -211,7 +237,8 @@ def _called(form: CallForm, called: Sequence[TheirParameter], names: Sequence[st
     options = choices(rest, roles(rest, At.CALL), Kind.LAYER, At.CALL, form.lift)
     for given in combinations(options):
         in_list = names[:1] == ("inputs",) and form.family is CallableKind.KERAS
-        for arrangement in arrangements(Kind.LAYER, len(names), in_list=in_list):
+        listed = arrangements(Kind.LAYER, len(names), in_list=True) if in_list else ()
+        for arrangement in (*listed, *arrangements(Kind.LAYER, len(names))):
             yield replace(with_given(form, rest, given), arrangement=arrangement, names=named(names, called))
 
 
@@ -231,7 +258,17 @@ def tree_forms(callee: Examined, trier: Trier) -> Iterator[CallForm]:
         if tree is not None:
             for called in _calls(form, rest):
                 given = called.names or behind[:len(called.arrangement.arguments)]
-                yield from _over(replace(called, names=given), tree)
+                for stored in _with_room(replace(called, names=given), known):
+                    yield from _over(stored, tree)
+
+
+def _with_room(form: CallForm, callee: Examined) -> Iterator[CallForm]:
+    """The form; handed an empty cache in every way where it wants one."""
+    caches = list(allocated_caches(callee, form.lift))
+    for name, empty in caches:
+        yield replace(form, given={**form.given, name: empty}, limits={**form.limits, "cache": ROOM})
+    if not caches:
+        yield form
 
 
 def _over(form: CallForm, tree: Tree) -> Iterator[CallForm]:
@@ -257,7 +294,7 @@ def _is_lazy(born: ReturnedTree | None) -> bool:
 def _leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
     """Its parameters as its family names them."""
     found = leaves_in(born) if born is not None else ()
-    if family in (CallableKind.TORCH, CallableKind.NNX):
+    if family in (CallableKind.TORCH, CallableKind.NNX, CallableKind.PLAIN):
         return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
     return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
@@ -12,13 +14,13 @@ from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE, log_sum_exps, weights
-from attnspec.scaffold.decoders import stepping
+from attnspec.scaffold.decoders import EQUAL, stepping
 from attnspec.scaffold.extended import Parameters, extended
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Passed
 from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn
-from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, square
+from attnspec.scaffold.probe_problems import AnyProblem, bias_of, close, mask_of, plain, square, truth_of
 from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
 from attnspec.scaffold.trial_adapter import Attempt, Limited, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
@@ -46,10 +48,23 @@ def learned(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
         nearest[keyword] = trier.nearest
     form = stepping(form, tuple(parameters[At.CALL]), trier)
     for keyword, attempt in nearest.items():
+        if keyword == "mask" and attempt and attempt.step is Progress.RAISED:
+            form = _masks_of_squares(form, parameters, trier)
         names = _not_understood(form, keyword, parameters) if keyword else []
         if attempt and attempt.form.passed and names:
             form = _at_nearest(form, keyword, parameters, attempt, trier) or _left_out(form, keyword, names[0], attempt)
     return form
+
+
+def _masks_of_squares(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
+    """With a mask that raises wherever T ≠ S, and is right where T = S, as one that is cut to the queries' number."""
+    if form.understands("mask") or form.attends_to_itself or form.takes_one_query:
+        return form
+    taken = {each.parameter for each in form.passed}
+    rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
+    said = "It takes a mask where T = S only."
+    squares = replace(form, mask_of_squares=True, remarks=(*form.remarks, said))
+    return _masked(squares, tuple(_AXES), (*_truths(form), _added(form)), rest, trier) or form
 
 
 def _not_understood(form: CallForm, keyword: str, parameters: Parameters) -> list[str]:
@@ -87,7 +102,15 @@ def _at_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: A
     is_flag = keyword not in KEYWORDS or keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER
     if is_flag or attempt.step is not Progress.OTHER_NUMBERS or not more or taken & {each.parameter for each in more}:
         return None
-    return handed_on(form, more, attempt.form.limits, attempt.against)
+    return handed_on(form, more, attempt.form.limits, _explained(keyword, attempt, trier) or attempt.against)
+
+
+def _explained(keyword: str, attempt: Attempt, trier: Trier) -> str:
+    """The plain mistake that explains what a form answers behind a past; empty for any other keyword."""
+    problem = plain(attempt.form)
+    if keyword != CACHED[0] or not isinstance(problem, Problem):
+        return ""
+    return trier.explained(attempt.form, divided(problem, problem.sizes.S // 2))
 
 
 def handed_on(form: CallForm, more: Sequence[Passed], limits: Limited, against: str) -> CallForm:
@@ -161,6 +184,7 @@ def _masked(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, 
             trier: Trier) -> CallForm | None:
     """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
     problem = plain(form)
+    problem = plain(form, S=problem.sizes.T) if form.mask_of_squares else problem
     for axes in all_axes:
         posed, limits = problem.but(mask=mask_of(problem.sizes, axes)), {} if axes == "BHTS" else {"mask_axes": axes}
         sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
@@ -185,16 +209,51 @@ def _said(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
 def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
     is_causal = bool(form.limits.get("causal_only"))  # then what lies to the right is moot
-    for saying in sorted(word.sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
+    sayings = (*word.sayings, *_folded(form, word))
+    for saying in sorted(sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
             continue
         problem = square(form) if flag or word.name == "causal" else plain(form)
         value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
+        if _is_unnamed(parameters) and not _shows(form, posed, problem.but(**flag)):
+            continue  # who ignores it is right, too
         if found := _first_right(extended(form, word.name, parameters, [saying]), posed, trier):
-            return found
+            return _without_rare(found, word, posed, trier)
     return None
+
+
+def _is_unnamed(parameters: Parameters) -> bool:
+    """Whether these are parameters whose names do not say what they are."""
+    return any(each.tried_as for listed in parameters.values() for each in listed)
+
+
+def _shows(form: CallForm, posed: AnyProblem, without: AnyProblem) -> bool:
+    """Whether a keyword changes what the definition says."""
+    return truth_of(form, without).gap(truth_of(form, posed).output)[0] > close(posed.dtype)
+
+
+_REPEATED: Mapping[str, str] = {
+    "": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
+"""By lift, an array of the batch (B,) for each head, (B·H,)."""
+
+
+def _folded(form: CallForm, word: Keyword) -> Iterator[Saying]:
+    """How lengths are handed to a function whose heads are folded into its batch."""
+    if word.counts and form.arrangement.shape.startswith("(B·H,"):
+        yield Saying(_REPEATED[form.lift].format(word.name), "of each batch entry, once for each of its heads")
+
+
+def _without_rare(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:
+    """The form with the limit of who does not take a keyword's rare values, where it raises at slopes of each entry."""
+    if not word.is_from_place or word.rare is None:
+        return form
+    sizes = posed.sizes
+    of_entries = np.broadcast_to(getattr(posed, word.name), (sizes.B, sizes.H)).copy()
+    if trier.answer(form, posed.but(**{word.name: of_entries})) is not None:
+        return form
+    return replace(form, limits={**form.limits, word.rare.limit: True})
 
 
 def _as_said_of_squares(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
@@ -229,7 +288,11 @@ def _pasts(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     problem = plain(form)
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
         return form
-    return _both(form, parameters, trier, divided(problem, problem.sizes.S // 2), CACHED)
+    sizes = problem.sizes
+    found = _both(form, parameters, trier, divided(problem, sizes.S // 2), CACHED)
+    if found is form or form.attends_to_itself or trier.is_right(found, divided(problem, sizes.S - sizes.T - 1)):
+        return found
+    return replace(found, limits={**found.limits, **EQUAL})
 
 
 def _segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:

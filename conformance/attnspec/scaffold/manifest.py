@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -12,14 +12,15 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import LIMITS, Limits
-from attnspec.core.forms import SAID
+from attnspec.core.forms import SAID, TABLE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import NO, YES
 from attnspec.scaffold.form import CallableKind, CallForm
-from attnspec.scaffold.probe_problems import mask_of, plain, square
+from attnspec.scaffold.probe_problems import close, mask_of, plain, square, truths
+from attnspec.scaffold.stored_sums import stores_log_sum_exp
 from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
 from attnspec.scaffold.writing.source import variant_name
@@ -27,6 +28,7 @@ from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.subject import Subject, SubjectDied
 
+_STORED = "weights are exp(logit - lse) of an lse that was stored"
 _FLUSHED = "a subnormal value comes back as 0"
 Declared = Mapping[str, bool | int | str | tuple[str, ...]]
 """Limits as a manifest has them: what is refused is a list."""
@@ -37,18 +39,29 @@ class Learned:
     """What trying the adapter taught beside its form.
 
     probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
+    warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes float64, and
+    computes it less exactly.  storing: the dtypes in which weights are made of a log-sum-exp that was stored.
     """
 
     dtypes: tuple[DType, ...]
     probed: Mapping[str, str]
     limits: Declared
     flushing: tuple[DType, ...]
+    warnings: tuple[str, ...] = ()
+    is_inexact: bool = False
+    storing: tuple[DType, ...] = ()
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """Those that the manifest declares."""
-        return {name: answer for name, answer in self.probed.items()
-                if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
+        """Those that the manifest declares: what it does; of tiled heads, which are doubted, what others do."""
+        found = {name: answer for name, answer in self.probed.items()
+                 if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
+        return {**found, **({"grouped_heads": "repeat"} if self.is_tiled else {})}
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether query head h uses key and value head h % Hkv."""
+        return self.probed.get("grouped_heads") == "tile"
 
 
 def names_of(form: CallForm) -> tuple[str, str]:
@@ -70,27 +83,79 @@ def entry(form: CallForm, learned: Learned) -> str:
     return "\n".join(_entry(form, learned)) + "\n"
 
 
+def told_dtypes(learned: Learned) -> tuple[str, ...]:
+    """What is not declared, though it answers."""
+    inexact = "It takes float64, but computes less exactly: float64 is not declared."
+    stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by that: a choice, which "
+              "the manifest declares.")
+    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing else []))
+
+
 def told_conventions(learned: Learned) -> tuple[str, ...]:
     """What it does where libraries differ: it is held to that, also where it is a mistake."""
-    told = _pairs(learned.conventions)
+    told = _pairs({name: answer for name, answer in learned.conventions.items()
+                   if name != "grouped_heads" or not learned.is_tiled})
     return (f"Where libraries differ, the manifest declares what it does: {told}. Correct there what is a mistake.",
             ) if told else ()
 
 
 def learned_of(form: CallForm, trier: Trier) -> Learned:
     """What the adapter is asked once it is known how to call it."""
-    dtypes = tuple(dtype for dtype in DType if dtype is form.dtype
-                   or trier.answer(replace(form, dtype=dtype), plain(replace(form, dtype=dtype))) is not None)
+    dtypes = tuple(dtype for dtype in DType if dtype is form.dtype or _computes_in(dtype, form, trier))
     limited = replace(form, limits=_limits(form, trier))
     subject = trier.subject(limited)
     narrowed = _narrowed(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
     probed = probe_conventions(narrowed, form.dtype)
+    if probed.get("grouped") == YES and _raises_at_groups(limited, trier):
+        probed = {**probed, "grouped": NO}
     if probed.get("grouped") == NO:  # then it does not matter which head would use which
         probed = {name: answer for name, answer in probed.items() if name != "grouped_heads"}
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
     limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
-                   tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)))
+                   tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)),
+                   tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
+                   tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)))
+
+
+_TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), "
+          "as models are trained. The manifest declares that, so that attnspec check says what is wrong. If tiled "
+          "heads are meant, write grouped_heads: tile there.")
+
+
+def _doubts_of_groups(form: CallForm, limits: Declared, probed: Mapping[str, str], trier: Trier) -> Iterator[str]:
+    """What seems wrong where there are fewer heads of keys and values."""
+    if probed.get("grouped_heads") == "tile":
+        yield _TILED
+        return
+    is_usual = not form.arrangement.mapped and not form.is_packed and not form.parameter(TABLE)
+    explained = trier.explained(form, plain(form, H=6, D=4, Dv=4)) if limits.get("grouped") and is_usual else ""
+    if explained:
+        yield f"WRONG: with fewer heads of keys and values, {explained}."
+
+
+_OF_FLOAT64 = 2.0**-38
+"""Between the roundings of float64 and those of float32, as far from one as from the other: an answer to numbers near 1
+that is off by more was not computed in float64.
+"""
+
+
+def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
+    """Whether it answers in a dtype, and, if that is float64, is as exact as that."""
+    posed = replace(form, dtype=dtype)
+    problem = plain(posed)
+    answer = trier.answer(posed, problem)
+    if answer is None or dtype is not DType.FLOAT64:
+        return answer is not None
+    output = answer.output.astype(np.float64)
+    gap = min(truth.gap(output)[0] for truth in truths(problem, form.default_scale, form.mistake))
+    return not _OF_FLOAT64 < gap <= close(dtype)
+
+
+def _is_inexact(form: CallForm, dtypes: Sequence[DType], trier: Trier) -> bool:
+    """Whether float64 is left out though it is answered."""
+    wide = replace(form, dtype=DType.FLOAT64)
+    return DType.FLOAT64 not in dtypes and trier.answer(wide, plain(wide)) is not None
 
 
 def _narrowed(subject: Subject) -> Subject:
@@ -123,7 +188,7 @@ def _flushes(form: CallForm, dtype: DType, trier: Trier) -> bool:
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
-    if form.lift and trier.subject(form).callee.flushed(dtype):
+    if (form.lift and trier.subject(form).callee.flushed(dtype)) or _loses_weights(form, dtype, trier):
         return True
     number, of = numpy_dtype(dtype), form.sizes.get
     ones = np.ones((1, 1, of("T", 1), of("D", 2)), number)
@@ -131,6 +196,28 @@ def _flushes(form: CallForm, dtype: DType, trier: Trier) -> bool:
     problem = Problem(dtype, ones, ones, value, causal=bool(form.limits.get("causal_only")))
     answer = trier.answer(form, problem)
     return answer is not None and not answer.output.astype(np.float64).any()
+
+
+_MANY_KEYS = 32
+"""Of so many keys the kernels take over that compute their exponentials side by side."""
+
+
+def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
+    """Whether a weight below the smallest normal number comes back as 0, where there are many keys."""
+    D = form.sizes.get("D", 16)
+    number, of = numpy_dtype(dtype), form.sizes.get
+    T, S = of("T", _MANY_KEYS), of("S", _MANY_KEYS)
+    if form.kind is not Kind.ATTENTION and not form.attends_to_itself:
+        T = S
+    smallest = float(ml_dtypes.finfo(number).smallest_normal)
+    query, key = np.zeros((1, 1, T, D), number), np.zeros((1, 1, S, D), number)
+    posed = Problem(dtype, query, key, np.zeros((1, 1, S, of("Dv", D)), number),
+                    causal=bool(form.limits.get("causal_only")))
+    width = trier.subject(form).scale_width(posed) if form.kind is Kind.LAYER else D
+    query[..., 0], key[:, :, 0, 0] = 1, (np.log(smallest) + 1 / 4) * np.sqrt(width)
+    posed.value[:, :, 0] = 1
+    answer = trier.answer(form, posed)
+    return answer is not None and bool((answer.output[:, :, -1].astype(np.float64) == 0).all())
 
 
 def _limits(form: CallForm, trier: Trier) -> Limited:
@@ -143,6 +230,15 @@ def _limits(form: CallForm, trier: Trier) -> Limited:
         if not trier.is_right(form, plain(form, M=24)):
             limits["ties_model_width"] = True
     return limits
+
+
+def _raises_at_groups(form: CallForm, trier: Trier) -> bool:
+    """Whether a function raises at some numbers of heads with fewer key/value heads: what it answers at others is what
+    a reshape happens to give.
+    """
+    if form.kind is Kind.LAYER or form.sizes.get("H"):
+        return False
+    return any(trier.answer(form, plain(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))
 
 
 def _is_grouped(form: CallForm, trier: Trier) -> bool:
@@ -164,14 +260,26 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _claims(form, learned)) else ())
     yield from ((f"    limits: {{{_pairs(learned.limits)}}}",) if learned.limits else ())
     yield from ((f"    conventions: {{{_pairs(learned.conventions)}}}",) if learned.conventions else ())
-    yield from (("    precision:",) if learned.flushing else ())
-    yield from (f"      {dtype.value}: {{flushes_subnormals: true, reason: {_FLUSHED}}}" for dtype in learned.flushing)
+    yield from _precision(learned)
     yield from (("    variants:",) if form.variants else ())
     yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
     yield from (("    defaults:",) if form.defaults else ())
     yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
-    noted = " ".join((*form.warnings, *form.remarks))
+    noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrapped(noted, indent=6)) if noted else ())
+
+
+def _precision(learned: Learned) -> Iterator[str]:
+    """What is declared of its arithmetic, dtype by dtype."""
+    told = [dtype for dtype in learned.dtypes if dtype in {*learned.flushing, *learned.storing}]
+    yield from (("    precision:",) if told else ())
+    for dtype in told:
+        stores, flushes = dtype in learned.storing, dtype in learned.flushing
+        is_half = stores and dtype not in (DType.FLOAT64, DType.FLOAT32)
+        words = [*(["logsumexp_roundings: 1"] if stores else []), *([f"logsumexp: {dtype.value}"] if is_half else []),
+                 *(["flushes_subnormals: true"] if flushes else [])]
+        reason = "; ".join([*([_STORED] if stores else []), *([_FLUSHED] if flushes else [])])
+        yield f"      {dtype.value}: {{{', '.join(words)}, reason: {reason}}}"
 
 
 def _pairs(mapping: Declared) -> str:
@@ -187,7 +295,7 @@ def _claims(form: CallForm, learned: Learned) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
     named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
     claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in named),
-              *(["past"] if form.cache else []),
+              *(["past"] if form.next_cache else []),
               *(["masking"] if form.limits.get("bias_is_mask") else []),
               *(["grouped"] if learned.limits.get("grouped") else [])]
     return tuple(dict.fromkeys(claims))

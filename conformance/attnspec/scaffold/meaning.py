@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from attnspec.core.keyword import Acts, Keyword
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import At
 from attnspec.scaffold.lookup import SCALE_DIVIDES, SYNONYMS, TheirParameter, plain, role_of, theirs
@@ -52,11 +54,11 @@ _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 NO_DROPOUT = "0.0"
 _OFF: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
-    "decoding": "False"}
+    "decoding": "False", "seed": "0", "caching": "False"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {
-    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,)}
+    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None)}
 """Defaults that need no switching off."""
 
 _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
@@ -64,6 +66,33 @@ _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_f
 _MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
 _ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
+_UNTURNED: Mapping[str, tuple[str, ...]] = {
+    "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
+                "{made}.ones((1, 1, T, D), dtype=query.dtype)"),
+    "sines": ("{made}.zeros((T, D), dtype=query.dtype)", "{made}.zeros((T, D // 2), dtype=query.dtype)",
+              "{made}.zeros((1, 1, T, D), dtype=query.dtype)")}
+"""The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
+_GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
+                         for made in _MADE.values())
+_AXES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
+"""By the axes that a keyword's array has, the shape of one that changes nothing."""
+
+
+def _neutral(word: Keyword) -> str:
+    """An array that changes nothing: all keys or queries of an entry; no logit more; no slope; one segment."""
+    if word.counts:
+        return f"{{made}}.full({_AXES[word.axes]}, {word.counts}, dtype={{made}}.int32)"
+    if word.acts is Acts.LOGITS and not word.is_from_place:
+        return f"{{made}}.full({_AXES[word.axes]}, -{{made}}.inf, dtype=query.dtype)"
+    return f"{{made}}.zeros({_AXES[word.axes]}, dtype={'query.dtype' if word.acts is Acts.LOGITS else '{made}.int32'})"
+
+
+_NEUTRAL: Mapping[str, str] = {word.name: _neutral(word) for word in KEYWORDS.values() if word.axes in _AXES}
+"""By keyword of attention, such an array, where the parameter has to be given."""
+_HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.needs_causal)
+"""The keywords that hide keys by a number of them, which may be at work where nobody gives another."""
+_POSITIONS: Mapping[str, str] = {"positions": "{made}.zeros((B, T), dtype={made}.int32)"}
+"""The positions of tokens that all stand at the first, which turns none of them."""
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
 _ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
@@ -115,15 +144,35 @@ def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     is_size = isinstance(parameter.default, int) or (role == "kv_heads" and parameter.default is None)
     if role in SIZES[kind] and (required or constructed or is_size):
         return (SIZES[kind][role],) if required else (SIZES[kind][role], "")
-    if role in _OFF:
-        return (_OFF[role],) if required or _is_on(parameter, role) else ()
     if role in _BY_NAME:
         return _BY_NAME[role](parameter)
-    if constructed and role in _SWITCHES:
-        return (_SWITCHES[role],) if required else (_SWITCHES[role], "")
-    if role == "context" and kind is Kind.LAYER:
-        return ("query",) if required else ("", "query")
-    return _needed(parameter, role, kind, lift) if required or (role == "context_width" and is_size) else ()
+    if handed := _handed(parameter, role, kind, at, lift):
+        return handed
+    if role in _OFF or (role == "context" and kind is Kind.LAYER) or not required:
+        return ()
+    return _needed(parameter, role, kind, lift)
+
+
+def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
+    """What a parameter is given by what it means, though nobody asks for it; empty where it keeps its default."""
+    required, constructed, length = parameter.is_required, at is At.CONSTRUCTOR, _LENGTHS[kind]["length"]
+    left = () if required else ("",)
+    found: tuple[str, ...] = ()
+    if role == "batch" and (required or constructed):
+        found = ("B",)
+    elif role in _OFF and (required or _is_on(parameter, role)):
+        found = (_OFF[role],)
+    elif role in _UNTURNED and not constructed:
+        found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
+    elif role in _HIDING_NUMBERS and _is_number(parameter):
+        found = (length, "None") if required else (length,)
+    elif role in _SWITCHES and constructed:
+        found = (_SWITCHES[role], *left)
+    elif role == "context" and kind is Kind.LAYER:
+        found = (*left, "query")
+    elif role == "context_width" and isinstance(parameter.default, int):
+        found = _needed(parameter, role, kind, lift)
+    return found
 
 
 def _projection(parameter: TheirParameter) -> tuple[str, ...]:
@@ -137,8 +186,9 @@ def _projection(parameter: TheirParameter) -> tuple[str, ...]:
 
 def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
     """Of a parameter without a default."""
-    if role in _LENGTHS[kind]:
-        return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
+    made = {**_LENGTHS[kind], **_POSITIONS, **(_NEUTRAL if kind is Kind.ATTENTION else {})}
+    if role in made:
+        return (made[role].format(made=_MADE[lift]), *(["None"] if role in _NEUTRAL else []))
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
     if role == "random_key":
@@ -173,6 +223,12 @@ def _scale(parameter: TheirParameter) -> tuple[str, ...]:
     return (root,) if parameter.is_required or is_number else ()
 
 
+def _is_number(parameter: TheirParameter) -> bool:
+    """Whether a window is a number of keys that is at work where nobody gives another."""
+    default = parameter.default
+    return parameter.is_required or (isinstance(default, int) and not isinstance(default, bool) and default > 0)
+
+
 def _is_on(parameter: TheirParameter, role: str) -> bool:
     return role in _IS_OFF and parameter.default not in _IS_OFF[role]
 
@@ -183,12 +239,16 @@ _BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
 
 
 def combinations(options: Choices) -> Iterator[Mapping[str, str]]:
-    """The likeliest of each, and then with another choice for one of them at a time."""
+    """The likeliest of each, and then with another choice for one of them at a time; cosines and sines change
+    together.
+    """
     base = {name: texts[0] for name, texts in options.items()}
     yield _without_blank(base)
     for name, texts in options.items():
-        for text in texts[1:]:
-            yield _without_blank({**base, name: text})
+        alike = [other for other, each in options.items() if each in _GIVEN_ALIKE]
+        together = alike if name in alike else [name]
+        for at in range(1, len(texts)) if name == together[0] else ():
+            yield _without_blank({**base, **{other: options[other][at] for other in together}})
 
 
 def _without_blank(given: Mapping[str, str]) -> Mapping[str, str]:

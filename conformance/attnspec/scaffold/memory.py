@@ -22,12 +22,13 @@ def query_in(parameters: Sequence[TheirParameter]) -> str:
 
 
 def memory_in(parameters: Sequence[TheirParameter]) -> str:
-    """The parameter that takes a memory: its name says so, or it is the one of which nothing else is known, and has no
-    default. Empty if there is none.
+    """The parameter that takes a memory: its name says so, or it takes keys where none takes values, or it is the one
+    of which nothing else is known, and has no default. Empty if there is none.
     """
     query, unknown = query_in(parameters), unknown_ones(parameters, At.CALL)
     others = [each.name for each in unknown if each.name != query]
     named = [each.name for each in theirs("context", parameters) if each.name != query]
+    named += [each.name for each in theirs("key", parameters) if not theirs("value", parameters)]
     return next(iter((*named, *others[:len(others) == 1])), "")
 
 

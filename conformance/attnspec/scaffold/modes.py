@@ -23,9 +23,18 @@ _FLAGS: Mapping[str, tuple[str, str]] = {"training": ("False", "True"), "determi
 
 def with_modes(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     """The form of a layer with these variants, as far as it has them; a remark where one cannot be judged."""
-    if not form.is_class or form.by_position:
+    if form.by_position or form.is_packed or not (form.is_class or _drops_by_flag(form, parameters)):
         return form
     return _with_dropout(_with_training(form, parameters, trier), parameters, trier)
+
+
+def _drops_by_flag(form: CallForm, parameters: Parameters) -> bool:
+    """Whether a function is told a rate of dropout, whether it trains, and nothing else of that, such as a random
+    key.
+    """
+    means = set(roles(parameters[At.CALL], At.CALL).values())
+    return form.family is CallableKind.FUNCTION and "dropout" in means and bool(means & _FLAGS.keys()) and (
+        "random_key" not in means)
 
 
 def _with_training(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -52,7 +61,12 @@ def _with_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     if variant is None:
         return form
     trier.nearest = None
-    if trier.answer(variant, plain(variant)) is None:
+    answer = trier.answer(variant, plain(variant))
+    if answer is not None and not trier.is_right(variant, plain(variant)) and trier.nearest:
+        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {RATE}, {trier.nearest.against}. "
+                   f"Dropout seems to be on in evaluation: attnspec check says what is wrong.")
+        form = replace(form, warnings=(warning, *form.warnings))
+    if answer is None:
         against = trier.nearest.against if trier.nearest else "it returns nothing"
         said = f"Constructed with a rate of dropout of {RATE}, {against}: dropout in evaluation is not judged."
         return replace(form, remarks=(*form.remarks, said))
@@ -60,9 +74,10 @@ def _with_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
 
 
 def _dropping(form: CallForm, parameters: Parameters) -> CallForm | None:
-    """The form constructed with rates; None for a constructor that takes none."""
-    made = parameters.get(At.CONSTRUCTOR, ())
-    means = roles(made, At.CONSTRUCTOR)
+    """The form constructed with rates, or called with them if it is a function; None for one that takes none."""
+    at = At.CONSTRUCTOR if form.is_class else At.CALL
+    made = parameters.get(at, ())
+    means = roles(made, at)
     rates = {each.name: RATE for each in made if means.get(each.name) == "dropout" and each.annotation != "bool"
              and not isinstance(each.default, bool)}
     config, fields = form.config, {}
@@ -71,6 +86,8 @@ def _dropping(form: CallForm, parameters: Parameters) -> CallForm | None:
         config = replace(config, fields={**config.fields, **fields})
     if not rates and not fields:
         return None
+    if not form.is_class:
+        return replace(form, given={**form.given, **rates}, variants={})
     return replace(form, construction={**form.construction, **rates}, config=config, variants={})
 
 

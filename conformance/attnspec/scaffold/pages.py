@@ -12,7 +12,7 @@ from attnspec.scaffold.arrangements import PAGES, PAGES_OF_ONE_QUERY
 from attnspec.scaffold.beside import LSE
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, CallForm, Passed
-from attnspec.scaffold.layers import array_names, lifts_of, named, with_given
+from attnspec.scaffold.layers import ONE_QUERY, array_names, lifts_of, named, with_given
 from attnspec.scaffold.lookup import TheirParameter, plain, theirs
 from attnspec.scaffold.meaning import choices, combinations, roles, unknown_ones
 from attnspec.scaffold.trial_adapter import Trier
@@ -63,7 +63,7 @@ def _in_pages(form: CallForm, rest: Sequence[TheirParameter]) -> Iterator[CallFo
     slots = {each.name: "key.shape[1]" for each in rest if plain(each.name) in _SLOTS}
     for given in combinations(choices(rest, roles(rest, At.CALL), form.kind, At.CALL, form.lift)):
         posed = with_given(form, rest, {**given, **slots})
-        alone = replace(posed, sizes={"T": 1}, remarks=("It takes one query a sequence only: T = 1.",))
+        alone = replace(posed, sizes={"T": 1}, remarks=(ONE_QUERY,))
         for known, each in (*product([posed], PAGES), *product([alone], PAGES_OF_ONE_QUERY)):
             yield from (replace(known, arrangement=each, limits=_limits(multiple)) for multiple in MULTIPLES)
 

@@ -19,6 +19,7 @@ from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm
+from attnspec.scaffold.mistakes import MISTAKES, applies, mistaken_output, with_inputs, with_params
 
 AnyProblem = Problem | LayerProblem
 
@@ -90,25 +91,39 @@ def square(form: CallForm, **lengths: int) -> AnyProblem:
 
 def truth_of(form: CallForm, problem: AnyProblem) -> Expected:
     """What the definition says, under the usual conventions."""
-    return next(truths(problem, form.default_scale))
+    return next(truths(problem, form.default_scale, form.mistake))
 
 
-def truths(problem: AnyProblem, default_scale: str) -> Iterator[Expected]:
-    """What the definition says under one convention or another."""
-    inner = lowered(problem) if isinstance(problem, LayerProblem) else problem
+def truths(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterator[Expected]:
+    """What the definition says under one convention or another; or what it would say with a plain mistake in it."""
+    made = MISTAKES[mistake] if mistake else None
+    inner = lowered(with_params(made, problem)) if isinstance(problem, LayerProblem) else problem
+    inner = with_inputs(made, inner)
     if inner.scale is None and default_scale:
         inner = inner.but(scale=SCALES[default_scale](problem.sizes))
     for conventions in _WAYS if FROM_PLACE & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
         operands = operands_of(inner, conventions, None, None)
         operands = operands if inner.sinks is None else with_extra_key(operands, inner.sinks)
         found, sees = attend(operands, np.float64), np.asarray(operands.counts > 0)
-        output = np.asarray(found.output)
+        output = mistaken_output(made, found, operands)
         weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])
         if isinstance(problem, LayerProblem):
-            output, sees = _projected(problem, output), np.asarray(sees.all(axis=1))
+            output, sees = _projected(with_params(made, problem), output), np.asarray(sees.all(axis=1))
         with np.errstate(divide="ignore"):  # -inf where a row sees no key
             lse = log_sum_exp(found, operands)
         yield Expected(output, sees, weights, lse)
+
+
+def expected_mistakes(problem: AnyProblem) -> Iterator[tuple[str, Expected]]:
+    """By the name of each plain mistake that can be made at a problem, what is then expected; without those that change
+    nothing there.
+    """
+    usual = next(truths(problem, ""))
+    for name, mistake in MISTAKES.items():
+        if applies(mistake, problem):
+            told = next(truths(problem, "", name))
+            if told.sees.any() and usual.gap(told.output)[0] > 4 * close(problem.dtype):
+                yield name, told
 
 
 def _projected(problem: LayerProblem, output: Array) -> Array:

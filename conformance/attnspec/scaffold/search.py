@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,12 +19,16 @@ from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
 from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.memory import with_memory
+from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.modes import with_modes
 from attnspec.scaffold.pages import paged_forms
+from attnspec.scaffold.polarity import with_polarity
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.ragged import packed_forms, with_ragged
+from attnspec.scaffold.residual import adds_its_input, judged_before_sum, output_projection, tell_sum
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
+from attnspec.scaffold.turning import rotation_switches, with_angles_handed, with_rotation_off
 from attnspec.scaffold.unnamed import with_unnamed
 from attnspec.scaffold.writing.telling import described
 
@@ -85,7 +89,8 @@ def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
     callee = trier.there.examined(target)
     try:
-        found = _form_of(callee, trier) or _without_bias(callee, trier)
+        ways = (_form_of, _with_mistake, _without_rotation, _before_sum, _without_bias, _with_full_pages)
+        found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
     if found is None:
@@ -93,14 +98,43 @@ def form_of(target: str, trier: Trier) -> CallForm:
     return found
 
 
-def _form_of(callee: Examined, trier: Trier) -> CallForm | None:
+def _form_of(callee: Examined, trier: Trier, change: Callable[[CallForm], CallForm] | None = None) -> CallForm | None:
     fixed = _fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
-        for form in _forms(callee, trier, pose):
+        for each in _forms(callee, trier, pose):
+            form = change(each) if change else each
             found = _found(form, trier) or _found_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
                 return _whole(alone, callee, trier)
+    return None
+
+
+def _with_mistake(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form in which one plain mistake explains all numbers, and a warning that says which."""
+    for form in trier.mistaken:
+        if form.is_guess and not _is_of_two_widths(form, trier):
+            continue
+        says = MISTAKES[form.mistake].says
+        warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not so: attnspec check "
+                   "judges it, and all else.")
+        return _whole(replace(form, warnings=(warning, *form.warnings)), callee, trier)
+    return None
+
+
+_TWO_PAGES = 8
+"""Keys that fill two of the pages in which a function is put its keys."""
+
+
+def _with_full_pages(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form of a function that is right only where keys fill their pages, and a warning that says so."""
+    nearest = trier.nearest
+    for form in () if callee.is_class else paged_forms(callee, trier):
+        if found := _found(replace(form, sizes={**form.sizes, "S": _TWO_PAGES}), trier):
+            warning = ("WRONG: it is right only where all keys fill their pages: else it reads the rest of the last "
+                       "page. attnspec check judges it, and all else.")
+            return _whole(replace(found, warnings=(warning, *found.warnings)), callee, trier)
+    trier.nearest = nearest
     return None
 
 
@@ -109,8 +143,37 @@ def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
     parameters = parameters_of_all(callee)
     told = with_memory(form, callee.call if callee.is_class else callee.parameters, trier)
     known = with_unnamed(learned(told, parameters, trier), parameters, trier)
-    judged = with_modes(with_ragged(known, trier), parameters, trier)
+    turned = with_angles_handed(with_polarity(known, callee), parameters, trier)
+    judged = with_modes(with_ragged(turned, trier), parameters, trier)
     return with_doubt(judged, callee, [*callee.parameters, *callee.constructor, *callee.call])
+
+
+def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form with the rotation of its queries and keys switched off; None where that is not what it does
+    otherwise.
+    """
+    nearest = trier.nearest
+    if nearest is None or nearest.step is not Progress.OTHER_NUMBERS or not callee.is_class:
+        return None
+    known, mistaken = replace(nearest.form, reading=None), list(trier.mistaken)
+    for switch in rotation_switches(known, parameters_of_all(callee), trier):
+        trier.mistaken.clear()
+        if found := _form_of(callee, trier, switch.off) or _with_mistake(callee, trier):
+            return with_rotation_off(found, switch, trier)
+    trier.nearest, trier.mistaken[:] = nearest, mistaken
+    return None
+
+
+def _before_sum(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form of a layer that adds its input, judged before that; None where it does not."""
+    nearest = trier.nearest
+    if nearest is None or nearest.step is not Progress.OTHER_NUMBERS or not output_projection(nearest.form):
+        return None
+    mistaken = list(trier.mistaken)
+    trier.mistaken.clear()
+    found = _form_of(callee, trier, judged_before_sum) or _with_mistake(callee, trier)
+    trier.nearest, trier.mistaken[:] = nearest, mistaken
+    return tell_sum(found) if found and found.judged and adds_its_input(found, trier) else None
 
 
 def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
@@ -127,11 +190,19 @@ def _without_bias(callee: Examined, trier: Trier) -> CallForm | None:
         if found := _found(off, trier):
             said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that everything else is "
                     "judged. With it, it was right in the one case that was tried.")
-            return _whole(replace(found, warnings=(said, *found.warnings)), callee, trier)
+            whole = _whole(replace(found, warnings=(said, *found.warnings)), callee, trier)
+            return _of_one_slope(whole) if bias.has_one_slope else whole
     raise TargetError(
         f"{callee.target} is attention ({described(nearest.form)}) with {bias.words}. attnspec would judge it with "
         "that switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
         "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
+
+
+def _of_one_slope(form: CallForm) -> CallForm:
+    """The form, and the doubt whether all heads are meant to have one slope."""
+    warning = ("ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own. Is that "
+               "meant?")
+    return replace(form, warnings=(warning, *form.warnings), demanded=(*form.demanded, "alibi_slopes"))
 
 
 def _found_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
@@ -179,6 +250,7 @@ def _found(form: CallForm, trier: Trier) -> CallForm | None:
             candidate = replace(known, reading=output.reading)
             if trier.is_right(candidate, plain(candidate)):
                 return candidate
+    trier.keep_mistaken(form, problem, outputs)
     _keep_nearest(form, problem, outputs, trier)
     return None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
-from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
+from attnspec.scaffold.mistakes import MISTAKES
+from attnspec.scaffold.probe_problems import AnyProblem, close, expected_mistakes, plain, truths, unlike
 from attnspec.scaffold.there import There
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
@@ -77,6 +79,7 @@ class Attempt:
 class Trier:
     """Writes adapters and asks them, where the callee lives. tried: how many.  nearest: of those not right.
 
+    mistaken: forms that one plain mistake explains, the plainest first.
     deaths: how often the callee's process has ended.  asks_contiguous: whether it has raised for want of plain order.
     """
 
@@ -85,6 +88,7 @@ class Trier:
     nearest: Attempt | None = None
     deaths: int = 0
     asks_contiguous: bool = False
+    mistaken: list[CallForm] = field(default_factory=list)
 
     def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
@@ -134,10 +138,11 @@ class Trier:
                                                         f"of which nothing can be read as {shape}"))
         return found
 
-    def weights(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
+    def weights(self, returned: ReturnedTree, problem: AnyProblem, *,
+                are_weights: bool = True) -> Iterator[tuple[str, OutputLayout, Limited]]:
         """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
 
-        Weights and not logits: their rows sum to 1.
+        are_weights: whether their rows have to sum to 1, as those of logits do not.
         """
         sizes = problem.sizes
         shapes: Mapping[tuple[int, ...], Limited] = {
@@ -145,7 +150,9 @@ class Trier:
         for path, array in _arrays(returned):
             for back in WEIGHTS:
                 found = _way_back(back, array, problem)
-                if found is not None and found.shape in shapes and np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
+                if found is None or found.shape not in shapes:
+                    continue
+                if not are_weights or np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
                     yield "".join(path), back, shapes[found.shape]
 
     def log_sum_exps(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
@@ -164,7 +171,9 @@ class Trier:
         try:
             return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
         except SubjectRaised as raised:
-            is_refusal = bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
+            names = "|".join(re.escape(each.parameter) for each in form.passed if each.parameter)
+            is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))
+            is_refusal = is_named or bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
             self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}", is_refusal=is_refusal))
         except SubjectDied as died:
             self._died(form, died)
@@ -181,12 +190,44 @@ class Trier:
         if answer is None:
             return False
         meant = problem if scale is None else problem.but(scale=scale)
-        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale))
+        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale, form.mistake))
         if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
             return True
         told = f"its output is {known[0].gap(output)[1]}"
         self.keep(Attempt(form, Progress.OTHER_NUMBERS, told, unlike(known[0], output)))
         return False
+
+    def keep_mistaken(self, form: CallForm, problem: AnyProblem, outputs: list[Output]) -> None:
+        """Remember the form if a plain mistake explains one of its outputs; also always causal."""
+        always = replace(form, limits={**form.limits, "causal_only": True},
+                         remarks=(*form.remarks, "It is always causal."))
+        for known, posed in ((form, problem), (always, problem.but(causal=True))):
+            for name, told in expected_mistakes(posed):
+                for output in outputs:
+                    if told.gap(output.array)[0] <= close(problem.dtype):
+                        self._keep_one(replace(known, reading=output.reading, mistake=name))
+
+    def explained(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
+        """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in
+        `is_right`.
+        """
+        answer = self.answer(form, problem)
+        posed = problem if scale is None else problem.but(scale=scale)
+        if answer is None:
+            return ""
+        output = answer.output.astype(np.float64)
+        return next((MISTAKES[name].says for name, told in expected_mistakes(posed)
+                     if told.gap(output)[0] <= close(problem.dtype)), "")
+
+    def _keep_one(self, form: CallForm) -> None:
+        """Remember a form with a mistake, if it is so in a second problem, too, and none is known by as plain a
+        mistake.
+        """
+        ranks = list(MISTAKES)
+        if any(ranks.index(each.mistake) <= ranks.index(form.mistake) for each in self.mistaken):
+            return
+        if self.is_right(form, plain(form)):
+            self.mistaken.insert(0, form)
 
     def keep(self, attempt: Attempt) -> None:
         """Remember it if it is nearer than all before."""
@@ -197,9 +238,11 @@ class Trier:
 
 def _refused(form: CallForm) -> tuple[Refusal, ...]:
     of_heads = [f"H ≠ {form.heads}"] if form.heads else []
+    of_pairs = ["D % 2 ≠ 0", "Dv % 2 ≠ 0"] if form.even_heads else []
+    of_masks = ["mask with T ≠ S"] if form.mask_of_squares else []
     of_one_query = ["T ≠ 1"] if form.takes_one_query else []
     of_segments = ["query_segments with T ≠ S"] if form.limits.get("segments_are_shared") else []
-    return tuple(map(read_refusal, [*of_heads, *of_one_query, *of_segments]))
+    return tuple(map(read_refusal, [*of_heads, *of_pairs, *of_masks, *of_one_query, *of_segments]))
 
 
 def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:

@@ -5,6 +5,7 @@ So is a mask that hides the rows of queries where it should hide keys.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,20 +17,22 @@ from attnspec.scaffold.form import At, CallForm
 from attnspec.scaffold.learning import STEPS, handed_on
 from attnspec.scaffold.lookup import TheirParameter
 from attnspec.scaffold.meaning import roles
+from attnspec.scaffold.padding import with_padding
 from attnspec.scaffold.pages import may_learn
+from attnspec.scaffold.probe_problems import plain as plain_problem
 from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
-from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.trial_adapter import Progress, Trier
 
 _FLAGS = frozenset(word.name for word in KEYWORDS.values() if word.annotation == "bool")
 _NUMBERS = frozenset(word.name for word in KEYWORDS.values()
                      if any(isinstance(saying.posed, float | tuple) for saying in word.sayings))
 _ARRAYS = frozenset({"query", "key", "value", "packed", "packed_pair", "context"})
 """What parameters mean by name alone that are not among a form's arrays, and so may be anything."""
-_SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "biases", "batch_first", "place",
-                          "length"})
+_SAY_NOTHING = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first",
+                          "place", "length", "batch", "caching"})
 """What parameters mean that are no part of attention."""
-_OF_ARRAYS = frozenset({"device", "dtype"})
-"""Names of parameters that say where, and in what numbers, something is made."""
+_OF_ARRAYS = frozenset({"device", "dtype", "parent", "name"})
+"""Names of parameters that say where, in what numbers, and under which name something is made."""
 _FOR_WANT_OF_BETTER = ("None", "False")
 """What a parameter is given that has no default and of which nothing is known."""
 
@@ -40,6 +43,11 @@ def with_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallFo
     """
     for parameter in _unnamed(form, parameters):
         form = _understood(form, parameter, trier)
+    for parameter in _unnamed(form, parameters):
+        form = _with_other_number(form, parameter, trier)
+    for parameter in parameters[At.CALL]:
+        if parameter.name not in {*form.names, *form.given, *(each.parameter for each in form.passed)}:
+            form = with_padding(form, parameter, trier)
     untried = _untried(form, parameters)
     if not untried:
         return form
@@ -72,6 +80,31 @@ def _understood(form: CallForm, parameter: TheirParameter, trier: Trier) -> Call
     may_mask = stepped is form and _has_room(form, "mask")
     on_queries = as_mask_of_keys(form, parameter.name, trier) if may_mask else None
     return handed_on(form, (on_queries,), OF_KEYS, ON_QUERIES) if on_queries else stepped
+
+
+_OTHER_NUMBER = 3
+"""A number that cuts the few keys of what is tried here into unequal parts."""
+_TUNES = re.compile(r"block|chunk|tile|split|bucket|unroll")
+"""What the name of a number has in it that says how something is computed, and not what."""
+
+
+def _with_other_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
+    """The form with a variant that is given another whole number, where the name of a parameter says that it changes
+    nothing; and a warning where it does.
+    """
+    is_number = isinstance(parameter.default, int) and not isinstance(parameter.default, bool) and parameter.default > 1
+    is_told = bool(_TUNES.search(parameter.name)) and not form.by_position
+    if not is_number or not is_told or form.next_cache or parameter.name in form.variants:
+        return form
+    variant = replace(form, given={**form.given, parameter.name: str(_OTHER_NUMBER)}, variants={})
+    trier.nearest = None
+    if trier.is_right(variant, plain_problem(variant)):
+        return replace(form, variants={**form.variants, parameter.name: variant})
+    if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS:
+        return form
+    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {trier.nearest.against}. It should "
+               "change nothing: attnspec check says what is wrong.")
+    return replace(form, variants={**form.variants, parameter.name: variant}, warnings=(warning, *form.warnings))
 
 
 def _has_room(form: CallForm, keyword: str) -> bool:

@@ -8,10 +8,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes  # JAX needs it itself
 import numpy as np
 
-from ..frames import Entries
+from ..frames import BITS, Entries
 from . import driver, jax_forms, making, plain
 from .making import FrameworkForm
 
@@ -46,7 +45,8 @@ class JaxLift(plain.Lift):
         instead, and so gets a copy to itself.
         """
         array = np.array(entries.array, order="C")
-        return jax.device_put(array.view(ml_dtypes.bfloat16) if entries.dtype == "bfloat16" else array, self._place)
+        named = array.view(plain.narrow_dtype(entries.dtype)) if entries.dtype in BITS else array
+        return jax.device_put(named, self._place)
 
     def read(self, value: Any) -> Entries:
         """The array's entries, of any shape, once they are computed."""

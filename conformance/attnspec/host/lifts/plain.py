@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..frames import Entries
+from ..frames import BITS, Entries
 from . import making, torch_tensors
 from .making import FormNotMade, FrameworkForm
 
@@ -33,12 +33,12 @@ class Lift:
 
     def takes(self, dtype: str) -> str:
         """Why it cannot hand over arrays of this dtype; empty if it can."""
-        return "" if dtype != "bfloat16" or _bfloat16() else \
-            "NumPy has no bfloat16 where ml_dtypes is not installed: pip install ml_dtypes"
+        return "" if dtype not in BITS or narrow_dtype(dtype) else \
+            "NumPy has no {} where ml_dtypes is not installed: pip install ml_dtypes".format(dtype)
 
     def hand(self, entries: Entries) -> Any:
         """The framework's array with the same entries, any shape, dtype and, where it can, memory and strides."""
-        return entries.array.view(_bfloat16()) if entries.dtype == "bfloat16" else entries.array
+        return entries.array.view(narrow_dtype(entries.dtype)) if entries.dtype in BITS else entries.array
 
     def read(self, value: Any) -> Entries:
         """The same entries, any shape, in NumPy. Raises TypeError or ValueError for what is no array.
@@ -93,20 +93,20 @@ class Lift:
 LIFT = Lift
 
 
-def _bfloat16() -> Any:
-    """The dtype that ml_dtypes gives NumPy; None where that is not installed."""
+def narrow_dtype(name: str) -> Any:
+    """The dtype that ml_dtypes gives NumPy, of those in `BITS`; None where that is not installed."""
     try:
         import ml_dtypes  # noqa: PLC0415  (its environment may lack it)
     except Exception:  # not there, or it does not get on with a NumPy that the subject has changed
         return None
-    return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def entries_of(array: Any) -> Entries:
     """An array of NumPy, any shape, as its dtype's name and what can travel."""
     name = _NAMES.get(array.dtype) or array.dtype.name
-    if name == "bfloat16":
-        return Entries(name, array.view(np.uint16))
+    if name in BITS:
+        return Entries(name, array.view(BITS[name]))
     return Entries(name, array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 

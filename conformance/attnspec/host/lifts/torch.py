@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 import torch
 
-from ..frames import Entries
+from ..frames import BITS, Entries
 from . import driver, making, plain, torch_forms, torch_tensors
 from .making import FrameworkForm
 
@@ -32,9 +32,7 @@ class TorchLift(plain.Lift):
         gives an array of nothing strides of 0, by which a kernel takes it for one that is not contiguous.
         """
         array = entries.array.copy() if any(stride < 0 for stride in entries.array.strides) else entries.array
-        is_bfloat16 = entries.dtype == "bfloat16"
-        tensor = torch.from_numpy(array.view(np.int16) if is_bfloat16 else array)
-        tensor = tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+        tensor = _of_bits(entries.dtype, array) if entries.dtype in BITS else torch.from_numpy(array)
         tensor = tensor if array.size else tensor.new_empty(tensor.shape)
         return tensor if self.device == "cpu" else placed(tensor, self.device)
 
@@ -158,3 +156,12 @@ def _of_kind(kind: str) -> List[str]:
 
 def _kind(device: str) -> str:
     return device.partition(":")[0]
+
+
+def _of_bits(dtype: str, bits: Any) -> Any:
+    """A tensor of any shape, of a dtype that travels as its bits. PyTorch has no int4 that a function can read, so
+    that int4 comes as int8.
+    """
+    if dtype == "int4":
+        return torch.from_numpy(((bits.view(np.int8) << 4) >> 4).astype(np.int8))
+    return torch.from_numpy(bits.view("i{}".format(bits.itemsize))).view(getattr(torch, dtype))

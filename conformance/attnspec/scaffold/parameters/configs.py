@@ -15,10 +15,12 @@ from attnspec.scaffold.probe_problems import CROSS
 from attnspec.scaffold.there import There
 
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
-    kind: {**SIZES[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", **of_memory}
+    kind: {**SIZES[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", "batch": "B",
+           **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
-_NUMBERS: Mapping[str, int] = {"M": CROSS.H * CROSS.D, "heads": CROSS.H, "H": CROSS.H, "Hkv": CROSS.H, "D": CROSS.D,
+_NUMBERS: Mapping[str, int] = {
+    "B": CROSS.B, "M": CROSS.H * CROSS.D, "heads": CROSS.H, "H": CROSS.H, "Hkv": CROSS.H, "D": CROSS.D,
                                "Dv": CROSS.D, "T": CROSS.T}
 _BY_DEFAULT = frozenset({"length", "inner_width", "out_width", "value_head_width", "place"})
 """What a class of configs has a sensible default for."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +23,8 @@ Shape = tuple[int, ...]
 class ParameterLayout:
     """How a matrix or bias lies in a parameter. axes: as einops writes them, p being the parts of a fused one.
 
-    text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one.
+    text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one, `{d}` the
+    width of a head, and `{at}` the head that it is for, where each head has its own.
     """
 
     axes: str
@@ -42,6 +44,7 @@ class ParameterLayout:
 _JOINED = '{concatenate}([params[f"w_{{part}}"] for part in {parts}], 1)'
 _HEADS = 'params[f"w_{{part}}"].reshape(M, heads, -1)'
 _BY_HEAD = f"{{stack}}([{_HEADS} for part in {{parts}}], 2)"
+_OF_ONE_HEAD = "{w}[:, {at} * {d}:({at} + 1) * {d}]"
 _BIASES = 'params[f"b_{{part}}"]'
 _BIAS_HEADS = f"{_BIASES}.reshape(heads, -1)"
 
@@ -49,11 +52,13 @@ WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
     "inner": (ParameterLayout("(h d) m", "{w}.T"), ParameterLayout("m (h d)", "{w}"),
               ParameterLayout("m h d", "{w}.reshape(M, {n}, -1)"),
               ParameterLayout("h m d", "{w}.reshape(M, {n}, -1).swapaxes(0, 1)"),
-              ParameterLayout("h d m", "{w}.T.reshape({n}, -1, M)"), ParameterLayout("(h d) m 1", "{w}.T[..., None]")),
+              ParameterLayout("h d m", "{w}.T.reshape({n}, -1, M)"), ParameterLayout("(h d) m 1", "{w}.T[..., None]"),
+              ParameterLayout("(h d) m 1 1", "{w}.T[..., None, None]")),
     "out": (ParameterLayout("m (h d)", "{w}.T"), ParameterLayout("(h d) m", "{w}"),
             ParameterLayout("h d m", "{w}.reshape(heads, -1, {w}.shape[1])"),
             ParameterLayout("m h d", "{w}.T.reshape({w}.shape[1], heads, -1)"),
-            ParameterLayout("m (h d) 1", "{w}.T[..., None]")),
+            ParameterLayout("m (h d) 1", "{w}.T[..., None]"),
+            ParameterLayout("m (h d) 1 1", "{w}.T[..., None, None]")),
     "fused": (ParameterLayout("(p h d) m", f"{_JOINED}.T"), ParameterLayout("m (p h d)", _JOINED),
               ParameterLayout("(h p d) m", f"{_BY_HEAD}.reshape(M, -1).T"),
               ParameterLayout("m (h p d)", f"{_BY_HEAD}.reshape(M, -1)"),
@@ -64,8 +69,11 @@ WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
               ParameterLayout("p m h d", f"{{stack}}([{_HEADS} for part in {{parts}}])"),
               ParameterLayout("p h m d", f"{{stack}}([{_HEADS}.swapaxes(0, 1) for part in {{parts}}])"),
               ParameterLayout("(p h d) m 1", f"{_JOINED}.T[..., None]"),
+              ParameterLayout("(p h d) m 1 1", f"{_JOINED}.T[..., None, None]"),
               ParameterLayout("(h p d) m 1", f"{_BY_HEAD}.reshape(M, -1).T[..., None]")),
     "inner bias": (ParameterLayout("(h d)", "{w}"), ParameterLayout("h d", "{w}.reshape({n}, -1)")),
+    "of one head": (ParameterLayout("d m", f"{_OF_ONE_HEAD}.T"), ParameterLayout("m d", _OF_ONE_HEAD)),
+    "of one head bias": (ParameterLayout("d", "{w}[{at} * {d}:({at} + 1) * {d}]"),),
     "out bias": (ParameterLayout("m", "{w}"),),
     "fused bias": (ParameterLayout("(p h d)", f"{{concatenate}}([{_BIASES} for part in {{parts}}])"),
                    ParameterLayout("(h p d)", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1).reshape(-1)"),
@@ -74,6 +82,9 @@ WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
                    ParameterLayout("h p d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1)")),
 }
 """By what lies in it, the usual way first."""
+
+HEAD = "{head}"
+"""In a path, the place of a head in a list of them."""
 
 _PARTS: Mapping[str, tuple[str, ...]] = {"qkv": ("query", "key", "value"), "kv": ("key", "value")}
 _KINDS: Mapping[str, str] = {"qkv": "fused", "kv": "fused", "out": "out"}
@@ -103,9 +114,20 @@ def is_bias(leaf: Leaf) -> bool:
 
 def states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: Vocabulary, kv_heads: str) -> Iterator[State]:
     """Every state worth a try. kv_heads: their number, as the adapter says it."""
+    leaves = _by_head(leaves, sizes["h"])
     for roles in _assignments(leaves):
         if {"query", "key", "value"} <= {part for role in roles.values() for part in _PARTS.get(role, (role,))}:
             yield from _filled(leaves, roles, sizes, replace(words, kv_heads=kv_heads))
+
+
+def _by_head(leaves: Sequence[Leaf], heads: int) -> Sequence[Leaf]:
+    """The parameters, where those that lie in a list with an entry for each head are one, with HEAD for its place."""
+    common = {leaf.path: tuple(re.sub(r"(?<=[.\[])\d+(?=[.\]])", HEAD, step) for step in leaf.path) for leaf in leaves}
+    several = Counter(path for path in common.values() if HEAD in "".join(path))
+    if not several or set(several.values()) != {heads}:
+        return leaves
+    firsts = {common[leaf.path]: leaf for leaf in reversed(leaves)}
+    return tuple(replace(firsts[path], path=path) for path in dict.fromkeys(common[leaf.path] for leaf in leaves))
 
 
 def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
@@ -118,9 +140,29 @@ def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
         yield {path: role for path, role in named.items() if role}
     elif len(matrices) in _UNNAMED:
         biases = [leaf.path for leaf in kept if is_bias(leaf)]
-        for order in itertools.permutations(_UNNAMED[len(matrices)]):
+        alone = Counter(map(_holder, matrices))
+        for order in _orders([named[path] for path in matrices], _UNNAMED[len(matrices)]):
+            of_matrices = dict(zip(matrices, order, strict=True))
             paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
-            yield dict(zip(matrices, order, strict=True)) | paired
+            beside = {_holder(path): role for path, role in of_matrices.items() if alone[_holder(path)] == 1}
+            yield of_matrices | paired | {path: beside[_holder(path)] for path in biases if _holder(path) in beside}
+
+
+def _orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Which matrix each of them may be, in every order; named: what their names say, empty where one says nothing.
+    Names are held to where two of them or more say something, and no two the same.
+    """
+    said = [role for role in named if role in unnamed]
+    is_told = len(said) > 1 and len(set(said)) == len(said)
+    for order in itertools.permutations(unnamed):
+        if not is_told or all(name == role for name, role in zip(named, order, strict=True) if name in said):
+            yield order
+
+
+def _holder(path: Path) -> str:
+    """What a matrix and its bias are parts of: `.unify` of `.unify.weight`."""
+    whole = "".join(path)
+    return whole[:max(whole.rfind("."), whole.rfind("["))]
 
 
 def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[str, int],
@@ -129,7 +171,7 @@ def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[st
     by_kind: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         if role := roles.get(leaf.path):
-            by_kind.setdefault(_kind(role) + " bias" * is_bias(leaf), []).append(leaf)
+            by_kind.setdefault(_kind_of(leaf, role), []).append(leaf)
     fitting = [[(kind, way) for way in WAYS[kind] if all(_fits(leaf, way, roles, sizes) for leaf in alike)]
                for kind, alike in by_kind.items()]
     for chosen in itertools.product(*fitting):
@@ -142,6 +184,11 @@ def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
     """Whether heads are an axis of a bias where they are one of its matrix, as nearly everybody writes them."""
     return all(way.has_heads == ways[f"{kind} bias"].has_heads for kind, way in ways.items()
                if kind != "out" and f"{kind} bias" in ways)
+
+
+def _kind_of(leaf: Leaf, role: str) -> str:
+    kind = "of one head" if HEAD in "".join(leaf.path) and _kind(role) == "inner" else _kind(role)
+    return kind + " bias" * is_bias(leaf)
 
 
 def _kind(role: str) -> str:
@@ -168,7 +215,8 @@ def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str,
 
 def _text(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout], words: Vocabulary) -> str:
     """The expression."""
-    letter, kind = ("b", f"{_kind(role)} bias") if is_bias(leaf) else ("w", _kind(role))
+    letter, kind = "b" if is_bias(leaf) else "w", _kind_of(leaf, role)
     count = words.kv_heads if role in ("key", "value") else "heads"
-    return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
+    return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack, at="head",
+                                  d="Dv" if role == "value" else "D",
                                   parts="PARTS" if role == "qkv" else "PARTS[1:]", concatenate=words.concatenate)

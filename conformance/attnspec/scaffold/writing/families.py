@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import At, CallableKind, CallForm, ModuleMode
+from attnspec.scaffold.parameters.states import HEAD
 from attnspec.scaffold.writing.imports import alias
 from attnspec.scaffold.writing.lines import arguments, broken, handed, helper, keywords, literal, words_of
 
@@ -52,6 +54,11 @@ def _entries(begin: str, entries: Iterable[str], end: str = "}", indent: int = 4
     return [f"{space}{begin}", *(f"{space}    {entry}," for entry in entries), f"{space}{end}"]
 
 
+def _entry(name: str, text: str) -> str:
+    """An entry of a state; of what each head has in a list, one for each head."""
+    return f'**{{f"{name}": {text} for head in range(heads)}}' if HEAD in name else f'"{name}": {text}'
+
+
 _SILENCED = ["    for part in layer.modules():",
              "        if isinstance(part, nn.Dropout):",
              "            part.p = 0.0  # its constructor does not take this rate"]
@@ -62,15 +69,25 @@ def _torch(form: CallForm) -> list[str]:
     made += _SILENCED if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT else []
     made += [f"    layer.{name} = nn.Identity()" for name in form.without]
     made += _first_call(form, "parameters") if form.family is CallableKind.LAZY else []
-    made += ["    with torch.no_grad():"] if form.zeroed else []
+    made += ["    with torch.no_grad():"] if form.zeroed or form.filled else []
     made += [f"        layer.{name}.zero_()" for name in form.zeroed]
+    made += [f"        layer.{name}.fill_({number})" for name, number in form.filled.items()]
     if form.state:
         named = {"".join(path).lstrip("."): text for path, text in form.state.items()}
-        made += [*_entries("state = {", (f'"{name}": {text}' for name, text in named.items())),
+        made += [*_entries("state = {", (_entry(name, text) for name, text in named.items())),
                  "    with torch.no_grad():",
                  "        for name, array in state.items():",
                  "            layer.get_parameter(name).copy_(array)"]
-    return [*made, _RETURN]
+    return [*made, *(_judged(form) if form.judged else [_RETURN])]
+
+
+def _judged(form: CallForm) -> list[str]:
+    """What gives the output of a submodule."""
+    array = words_of(form).array
+    return ["    outputs = []",
+            f"    layer.{form.judged}.register_forward_hook(lambda _, given, output: outputs.append(output))", "",
+            f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:", "        layer(*arrays, **more)",
+            f"        return outputs.pop()  # of its {form.judged}, before its input is added", "", "    return call"]
 
 
 def _equinox(form: CallForm) -> list[str]:
@@ -114,13 +131,21 @@ def _keras(form: CallForm) -> list[str]:
     return [*lines, *_first_call(form, "variables"), *filled, _RETURN]
 
 
+def _plain(form: CallForm) -> list[str]:
+    """Its matrices are attributes of the object."""
+    filled = [f"    layer{''.join(path)} = {text}" for path, text in (form.state or {}).items()]
+    is_born = form.kind is Kind.LAYER and form.state is None
+    return [*_constructed(form), *filled, f"{_RETURN}.{form.called}" if form.called and not is_born else _RETURN]
+
+
 _MADE: Mapping[CallableKind, Callable[[CallForm], list[str]]] = {
     CallableKind.TORCH: _torch, CallableKind.LAZY: _torch, CallableKind.EQUINOX: _equinox, CallableKind.LINEN: _linen,
-    CallableKind.NNX: _nnx, CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras}
+    CallableKind.NNX: _nnx, CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras, CallableKind.PLAIN: _plain}
 
 BORN: Mapping[CallableKind, str] = {
     CallableKind.TORCH: "dict(layer.named_parameters())", CallableKind.LAZY: "({0}, dict(layer.named_parameters()))[1]",
     CallableKind.EQUINOX: "layer", CallableKind.LINEN: "{0}", CallableKind.HAIKU: "{0}",
     CallableKind.NNX: "nnx.to_pure_dict(nnx.state(layer, nnx.Param))",
-    CallableKind.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]"}
+    CallableKind.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]",
+    CallableKind.PLAIN: "{{name: each for name, each in vars(layer).items() if isinstance(each, {array})}}"}
 """What tells the parameters of a layer as it is born; `{0}` is a call of it."""

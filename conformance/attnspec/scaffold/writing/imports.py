@@ -40,6 +40,7 @@ def import_lines(form: CallForm, used: frozenset[str], folder: str = "") -> list
     statements = [known[name] for name in known if name in used and name != top]
     statements.append(f"from {form.module} import {top}{' as theirs' if top in _OURS else ''}")
     classes = [*form.holders.values(), *([f"{form.config.module}:{form.config.name}"] if form.config else [])]
+    classes += [form.kept.made_by] if form.kept and form.kept.made_by else []
     statements += [f"from {module} import {name}" for module, _, name in (each.partition(":") for each in classes)
                    if name]
     own = form.module.partition(".")[0] if folder else ""

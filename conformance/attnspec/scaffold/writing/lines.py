@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from attnspec.core.forms import BORDERS, GIVES, TABLE
+from attnspec.core.forms import BORDERS, GIVES, STATE, TABLE
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.scaffold.form import VOCABULARIES, At, CallForm, Passed, Vocabulary
 from attnspec.scaffold.meaning import NAMES, PACKED_NAMES, PAGED_NAMES
@@ -185,7 +185,7 @@ def plain_of(form: CallForm, parameter: str, at: At = At.CALL) -> str:
 def _total(passed: Passed, plain: str) -> str:
     """The expression of a keyword, also where it is not in use."""
     keyword, text = passed.keyword, passed.expression
-    if keyword in GIVES:
+    if keyword in GIVES or (keyword == STATE and text != STATE):
         return text
     if KEYWORDS[keyword].annotation == "bool":
         return keyword if (text, plain) == ("True", "False") else f"{text} if {keyword} else {plain}"

@@ -107,7 +107,7 @@ def variant_name(variant: str) -> str:
 def _variants(form: CallForm) -> Iterator[list[str]]:
     """The functions for its variants, each with its layer."""
     for name, variant in form.variants.items():
-        layer = layer_lines(variant, f"{LAYER}_{name}")
+        layer = layer_lines(variant, f"{LAYER}_{name}") if variant.is_class else []
         yield _attend(variant, layer, variant_name(name), f"The same as `{ADAPTER}`, as its variant {name}.")
         yield layer
 
@@ -118,17 +118,28 @@ def _attend(form: CallForm, layer: list[str], name: str = ADAPTER, says: str = "
     signature[3:3] = ["*"] if len(words) > 3 else []
     array = words_of(form).array
     returns = _returned(form, array)
-    body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
+    body = [*_trees(form), *_made(form, layer), *(_padded(form) if form.padded else _answer(form))]
     shapes = _PAGED if form.parameter(TABLE) else _PACKED if form.is_packed else _SHAPES[form.kind]
-    shapes = f"{shapes[:-1]}, and the cache for the next call." if form.cache else shapes
+    shapes = f"{shapes[:-1]}, and the cache for the next call." if form.next_cache else shapes
     return [*_decorated(form, words), *broken(f"def {name}(", signature, f") -> {returns}:", 0),
-            f'    """{says or shapes}"""', *_unused(form), *with_axes(form, body)]
+            f'    """{says or shapes}"""', *with_axes(form, [*_unused(form), *body])]
+
+
+def _made(form: CallForm, layer: list[str]) -> Iterator[str]:
+    """The layer, and the cache that calls fill in place."""
+    if form.kept and not form.kept.empty:
+        yield from ("    if cache is None:", f"        cache = {called_helper(layer)}, 0", "    layer, start = cache")
+        return
+    if layer:
+        yield f"    layer = {called_helper(layer)}"
+    if form.kept:
+        yield f"    cache = {form.kept.empty} if cache is None else cache"
 
 
 def _returned(form: CallForm, array: str) -> str:
     """The type of what an adapter returns."""
     weighs = form.reading is not None and bool(form.reading.weights)
-    if form.cache:
+    if form.next_cache:
         return "tuple[Any, ...]" if weighs else f"tuple[{array}, Any]"
     return f"{array} | tuple[{array}, {array}]" if weighs else array
 
@@ -151,6 +162,11 @@ def _unused(form: CallForm) -> Iterator[str]:
         yield "    del key_segments  # one array serves for both"
     if form.takes_one_query:
         yield from ("    if query.shape[2] != 1:", '        raise ValueError("it takes one query a sequence: T = 1")')
+    if form.mask_of_squares:
+        yield "    if mask is not None and T != S:"
+        yield '        raise ValueError("it takes a mask where T = S only")'
+    if form.even_heads:
+        yield from ("    if D % 2:", '        raise ValueError("features turn in pairs: the width of a head is even")')
     if form.limits.get("causal_only"):
         yield from ("    if not causal:", '        raise ValueError("it is always causal")')
 
@@ -188,12 +204,12 @@ def _answer(form: CallForm) -> Iterator[str]:
     reading = form.reading
     if form.is_class and form.state is None and form.kind is Kind.LAYER:
         whole = f"{_callee(form)}({', '.join([*handed(form), *_beside(form, _given(form))])})"
-        yield f"    return {BORN[form.family].format(whole)}"
+        yield f"    return {BORN[form.family].format(whole, array=words_of(form).array)}"
     elif DESTINATION in form.given.values() and not form.arrangement.mapped:
         yield from _written_into(form)
     elif reading is None:
         yield from _called(form, "return ")
-    elif form.cache:
+    elif form.next_cache:
         yield from _with_cache(form, reading)
     elif reading.weights:
         yield from _called(form, "answer = ")
@@ -208,6 +224,24 @@ def _answer(form: CallForm) -> Iterator[str]:
     else:
         yield from _called(form, "output = ", reading.path)
         yield f"    return {reading.back.text.format('output')}"
+
+
+def _padded(form: CallForm) -> Iterator[str]:
+    """The call with padding behind each entry, and other entries that have none before them; and what is not
+    padding.
+    """
+    joined, made = words_of(form).concatenate, {"": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[form.lift]
+    yield "    padding = -query[:, :1]"
+    yield f"    padded = {joined}((query, padding, padding), 1)"
+    if form.padded_alike:
+        yield from (f"    {form.padded} = {made}([T] * B)", "    query = padded")
+    else:
+        yield f"    {form.padded} = {made}([T + 2] * B + [T] * B)"
+        yield f"    query = {joined}((-padded, padded), 0)  # the first half are others, without padding"
+    told = replace(form, padded="", given={**form.given, form.padded: form.padded})
+    *lines, last = _answer(told)
+    yield from (*lines, f"    padded = {last.strip().removeprefix('return ')}")
+    yield "    return padded[:, :T]" if form.padded_alike else "    return padded[B:, :T]"
 
 
 def _written_into(form: CallForm) -> Iterator[str]:
@@ -232,8 +266,8 @@ def _with_cache(form: CallForm, reading: OutputPlace) -> Iterator[str]:
     if reading.weights:
         yield from (f"    if {reading.beside}:", f"        output = answer{reading.asked}")
         weights = reading.weights_back.text.format(f"answer{reading.weights}")
-        yield from broken("return (", [reading.back.text.format("output"), weights, f"answer{form.cache}"], ")", 8)
-    yield f"    return {reading.back.text.format('output')}, answer{form.cache}"
+        yield from broken("return (", [reading.back.text.format("output"), weights, form.next_cache], ")", 8)
+    yield f"    return {reading.back.text.format('output')}, {form.next_cache}"
 
 
 def _called(form: CallForm, begin: str, end: str = "") -> Iterator[str]:

@@ -69,7 +69,10 @@ def _output(form: CallForm) -> Iterator[str]:
         if reading.weights:
             what = "Weights are" if reading.beside == "return_weights" else "The log-sum-exp is"
             yield f"{what} answer{reading.weights}, {reading.weights_back.shape}."
-    if form.cache:
+    if form.kept:
+        held = f"what a call is handed ({form.kept.empty} in the first)" if form.kept.empty else "the module itself"
+        yield f"It is a decoder. Its calls fill a cache in place: {held}."
+    elif form.cache:
         yield f"It is a decoder. The cache for its next call is answer{form.cache}."
 
 

@@ -1,0 +1,182 @@
+"""The arrays of quantised attention: scales by their pattern, and entries that are codes of a storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType
+from attnspec.core.storage import STORAGES, Storage
+from attnspec.problems.entries import Words, random_words
+from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+from attnspec.problems.recipe import Recipe
+
+NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
+"""By keyword, the array whose codes it scales."""
+
+HANDED_OVER_BY = tuple(f"{kind}_{array}" if kind == "stored" else f"{array}_{kind}"
+                       for array in NAMES.values() for kind in ("stored", "scales"))
+"""The limits that say in which storage and shape codes and scales are handed over; attnspec's own functions take them
+as a problem has them.
+"""
+
+# of the axes (B,H,S,D) of an array, those along which scales differ
+_AXES: Mapping[str, tuple[int, ...]] = {
+    "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
+
+_RARE = 16
+"""One code in so many is any code of its storage, the others are rounded from the family's entries."""
+
+
+def shape_of(name: str, sizes: Sizes) -> tuple[int, int, int, int]:
+    """The shape of query (B,H,T,D), key (B,Hkv,S,D) or value (B,Hkv,S,Dv)."""
+    B, H, Hkv, T, S, D, Dv = sizes.by_axis.values()
+    return {"query": (B, H, T, D), "key": (B, Hkv, S, D), "value": (B, Hkv, S, Dv)}[name]
+
+
+def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+    """The scales of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: the same wherever
+    its granularity says so.
+    """
+    storage, granularity, kind = parts_of(pattern)
+    full = shape_of(NAMES[keyword], sizes)
+    shape = tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
+    random = random_words(seed, f"{keyword} {granularity}", shape)
+    made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
+    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
+
+
+def _powers(random: Words) -> Array:
+    """Of any shape, that of the words: powers of two from 1/4 to 4, neighbours apart."""
+    turn = np.arange(random.size).reshape(random.shape) % 2
+    return np.ldexp(1.0, 2 * (random >> np.uint32(31)).astype(np.int32) + turn.astype(np.int32) - 2)
+
+
+def _odd(random: Words) -> Array:
+    """Of any shape, that of the words: from 1/2 to 3/2, with 24 bits each."""
+    return np.asarray(0.5 + (random >> np.uint32(9)) / 2.0**23 + 2.0**-24)
+
+
+def _with_zero(random: Words) -> Array:
+    """Of any shape, that of the words: as powers, every third one 0."""
+    third = np.arange(random.size).reshape(random.shape) % 3 == 1
+    return np.where(third, 0.0, _powers(random))
+
+
+_KINDS: Mapping[str, Callable[[Words], Array]] = {
+    "powers": _powers, "odd": _odd, "ones": lambda random: np.ones(random.shape), "with_zero": _with_zero}
+
+
+def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
+    return lambda pattern, seed, sizes, _: scales(keyword, pattern, seed, sizes)
+
+
+ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {keyword: _maker(keyword) for keyword in NAMES}
+
+
+def settle(problem: Problem, recipe: Recipe) -> Problem:
+    """The problem with codes in the place of entries, wherever it has scales. Codes are held in the problem's dtype,
+    which has room for each of them.
+    """
+    codes = {name: codes_of(getattr(problem, name), recipe.value(keyword), recipe.seed, name, problem.dtype)
+             for keyword, name in NAMES.items() if keyword in recipe.features}
+    return problem.but(**codes) if codes else problem
+
+
+def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType) -> Array:
+    """The nearest codes of a storage, of any shape: of the entries, or of the entries over the step where scales are
+    not 1. One in 16 is any code: extremes, the smallest and 0 of either sign among them.
+    """
+    name, _, kind = parts_of(pattern)
+    storage = STORAGES[name]
+    wide = entries.astype(np.float64)
+    nearest = round_to(storage, wide if kind == "ones" else wide / storage.step)
+    random = random_words(seed, f"codes of {label}", entries.shape)
+    is_rare = random % np.uint32(_RARE) == 0
+    rare = round_to(storage, _any_code(storage, random // np.uint32(_RARE)))
+    return np.where(is_rare & (kind != "ones"), rare, nearest).astype(numpy_dtype(dtype))
+
+
+def _any_code(storage: Storage, random: Words) -> Array:
+    """Of any shape, that of the words: whole numbers of the whole range, or floating-point ones of every exponent."""
+    if storage.is_whole:
+        return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
+    top = int(np.frexp(storage.largest)[1]) - 1
+    exponent = storage.least + (random % np.uint32(top - storage.least + 1)).astype(np.int32)
+    mantissa = 1 + ((random >> np.uint32(8)) % np.uint32(8)) / 8
+    return np.ldexp(mantissa * np.where(random >> np.uint32(27), 1.0, -1.0), exponent)
+
+
+def round_to(storage: Storage, numbers: Array) -> Array:
+    """The nearest code of each number, of any shape, in float64: ties to even, and what is beyond the range at its end.
+    Numbers that are no numbers stay as they are.
+    """
+    if storage.is_whole:
+        nearest = np.rint(numbers)
+    else:
+        # the spacing of codes is that of the number's exponent, or of the smallest normal one
+        exponent = np.maximum(np.frexp(numbers)[1] - storage.bits, storage.least)
+        nearest = np.ldexp(np.rint(np.ldexp(numbers, -exponent)), exponent)
+    return np.where(np.isfinite(numbers), np.clip(nearest, storage.lowest, storage.largest), numbers)
+
+
+def holds(storage: Storage, numbers: Array) -> bool:
+    """Whether each number, of any shape, is a code. Formats of floating point have NaN; whole numbers have not."""
+    finite = np.isfinite(numbers)
+    wide = numbers.astype(np.float64)
+    is_code = np.equal(round_to(storage, wide), wide) | (np.isnan(wide) & (not storage.is_whole))
+    return bool(np.where(finite, is_code, np.isnan(wide) & (not storage.is_whole)).all())
+
+
+def misfit(problem: Problem, limits: Limits) -> str:
+    """Why codes and scales cannot be handed to a subject with these limits; empty if they can."""
+    for keyword, name in NAMES.items():
+        storage, granularity = getattr(limits, f"stored_{name}"), getattr(limits, f"{name}_scales")
+        if storage and not holds(STORAGES[storage], getattr(problem, name)):
+            return f"{storage} cannot hold the entries of its {name}"
+        scale = getattr(problem, keyword)
+        if granularity and scale is not None and not _is_shared(scale, granularity):
+            return f"the scales of its {name} differ not only by {granularity}"
+    return ""
+
+
+def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
+              limits: Limits) -> tuple[Mapping[str, Array], Mapping[str, object]]:
+    """The arrays of a call, codes in their storage, and its keywords, scales in the shape of their granularity: of any
+    granularity, with length 1 along the axes along which they do not differ.
+    """
+    formats = {name: getattr(limits, f"stored_{name}", "") for name in arrays}
+    if not any(formats.values()) and NAMES.keys().isdisjoint(keywords):
+        return arrays, keywords
+    stored = {name: array.astype(storage_dtype(formats[name])) if formats[name] else array
+              for name, array in arrays.items()}
+    shaped = {name: _shaped(value, getattr(limits, f"{NAMES[name]}_scales")) if name in NAMES
+              and isinstance(value, np.ndarray) else value for name, value in keywords.items()}
+    return stored, shaped
+
+
+def storage_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a storage, by ml_dtypes where NumPy has none."""
+    return np.dtype(name if name == "int8" else getattr(ml_dtypes, name))
+
+
+def _is_shared(scale: Array, granularity: str) -> bool:
+    """Whether scales (B,H,S,D) differ along no other axis than the granularity's."""
+    others = tuple(axis for axis in range(scale.ndim) if axis not in _AXES[granularity])
+    return all(bool((scale == scale.take([0], axis)).all()) for axis in others if scale.shape[axis])
+
+
+def _shaped(scale: Array, granularity: str) -> Array:
+    """Scales (B,H,S,D) in the shape of a granularity; where none is declared, (B or 1,H or 1,S or 1,D or 1)."""
+    if not granularity:
+        for axis in range(scale.ndim):
+            first = scale.take([0], axis)
+            scale = first if (scale == first).all() else scale
+        return np.ascontiguousarray(scale)
+    at = tuple(slice(None) if axis in _AXES[granularity] else 0 for axis in range(scale.ndim))
+    return np.array(scale[at])

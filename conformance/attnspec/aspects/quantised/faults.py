@@ -1,0 +1,373 @@
+"""Scales that are lost, exchanged, doubled or of another head, and codes that are read wrongly."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.aspects.quantised.arrays import NAMES
+from attnspec.aspects.quantised.keyword import POOL
+from attnspec.core.nouns import DType
+from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.faults import staged as sound
+from attnspec.faults.aspect_stage import AspectStage
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults, SoundFormulation
+from attnspec.faults.outside import Outside
+from attnspec.faults.panel import GROUPED, QUERIES, SQUARE, panel_recipe
+from attnspec.faults.staged import Attend, staged
+from attnspec.faults.work import PreparedCall
+from attnspec.problems.problem import Array
+
+Restore = Callable[[PreparedCall], PreparedCall]
+Change = Callable[[Array], Array]
+
+
+class QuantisedStage(AspectStage):
+    """Codes as attention reads them: each is multiplied by its scale before anything else."""
+
+    def restore(self, work: PreparedCall) -> PreparedCall:
+        """The call with dequantised query, key and value, and without scales."""
+        arrays = {name: scaled(getattr(work, name), scale) for keyword, name in NAMES.items()
+                  if (scale := getattr(work, keyword)) is not None}
+        return work.but(**arrays, **{f"{name}_scale": None for name in arrays}) if arrays else work
+
+
+STAGE = QuantisedStage()
+
+
+def scaled(codes: Array, scale: Array) -> Array:
+    """Codes (B,H,S,D), in the dtype of the computation, times scales that broadcast to them."""
+    return codes * np.asarray(scale).astype(codes.dtype)
+
+
+def _with_scale(name: str, change: Change) -> Restore:
+    """A `restore` stage that reads other scales of one array than it was given; scales have the array's four axes."""
+    def restore(work: PreparedCall) -> PreparedCall:
+        """The call, dequantised by the changed scales (B,H,S,D)."""
+        scale = getattr(work, f"{name}_scale")
+        if scale is None:
+            return sound.restore(work)
+        whole = np.broadcast_to(scale, getattr(work, name).shape)
+        return sound.restore(work.but(**{f"{name}_scale": change(whole)}))
+    return restore
+
+
+def _with_codes(change: Change, *names: str) -> Restore:
+    """A `restore` stage that reads other codes where there are scales, of some arrays or of all."""
+    def restore(work: PreparedCall) -> PreparedCall:
+        """The call, dequantised from the changed codes (B,H,S,D)."""
+        used = [name for name in names or NAMES.values() if getattr(work, f"{name}_scale") is not None]
+        arrays = {name: change(codes := getattr(work, name)).astype(codes.dtype) for name in used}
+        return sound.restore(work.but(**arrays))
+    return restore
+
+
+def _dropped_if(name: str, condition: Callable[[PreparedCall], bool]) -> Restore:
+    """A `restore` stage that does not scale one array on some paths."""
+    return lambda work: sound.restore(work.but(**{f"{name}_scale": None}) if condition(work) else work)
+
+
+def _exchanged(one: str, other: str) -> Restore:
+    """A `restore` stage in which two arrays have each other's scales, those of the first entries where some lack."""
+    def restore(work: PreparedCall) -> PreparedCall:
+        """The call, dequantised by exchanged scales (B,H,S,D)."""
+        scales = getattr(work, f"{one}_scale"), getattr(work, f"{other}_scale")
+        fitted = {f"{name}_scale": None if scale is None else _fit(scale, getattr(work, name).shape)
+                  for name, scale in ((one, scales[1]), (other, scales[0]))}
+        return sound.restore(work.but(**fitted))
+    return restore
+
+
+def _fit(scale: Array, shape: tuple[int, ...]) -> Array:
+    """Scales of another array (B,H,S,D) in this shape: repeated from the first where they are too few."""
+    for axis, length in enumerate(shape):
+        scale = np.take(scale, np.arange(length) % scale.shape[axis], axis=axis)
+    return scale
+
+
+def _first(axis: int) -> Change:
+    """The first along an axis serves all; any shape."""
+    return lambda scale: np.broadcast_to(scale.take([0], axis), scale.shape)
+
+
+def _rolled(axis: int) -> Change:
+    """Each has the scale of the one before along an axis; any shape."""
+    return lambda scale: np.roll(scale, 1, axis)
+
+
+def _power_below(scale: Array) -> Array:
+    """Of any shape: the power of two below each scale, as a format of exponents alone holds it."""
+    return np.where(scale == 0, 0, np.ldexp(np.sign(scale), np.frexp(scale)[1] - 1))
+
+
+def _stored(dtype: type[np.generic]) -> Change:
+    """Scales of any shape, stored in a narrower dtype."""
+    return lambda scale: scale.astype(dtype).astype(scale.dtype)
+
+
+def _mean(scale: Array) -> Array:
+    """(B,H,S,D): one scale for all heads, their mean."""
+    return np.broadcast_to(scale.mean(axis=1, keepdims=True), scale.shape)
+
+
+def _block_of_first(scale: Array) -> Array:
+    """(B,H,S,D): the scale of the first of every four tokens serves its block."""
+    return scale[:, :, np.arange(scale.shape[2]) // 4 * 4]
+
+
+def _tail_unscaled(scale: Array) -> Array:
+    """(B,H,S,D): the last block of four tokens has no scale where it is not full."""
+    S = scale.shape[2]
+    is_tail = (np.arange(S) >= S // 4 * 4)[:, None]
+    return np.where(is_tail, scale.dtype.type(1), scale)
+
+
+def _stale(name: str) -> Callable[[], Attend]:
+    """A maker of functions that keep the scales of the call before wherever they fit."""
+    def make() -> Attend:
+        kept: dict[str, Array] = {}
+
+        def restore(work: PreparedCall) -> PreparedCall:
+            """The call, dequantised by the scales (B,H,S,D) of the call before."""
+            scale = getattr(work, f"{name}_scale")
+            if scale is None:
+                return sound.restore(work)
+            before = kept.get("scale")
+            kept["scale"] = np.array(scale)
+            used = before if before is not None and before.shape == np.shape(scale) else scale
+            return sound.restore(work.but(**{f"{name}_scale": used}))
+
+        return staged(restore=restore)()
+    return make
+
+
+_ANY = "{} scales other than 1"
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
+_BELOW_HALF = dict.fromkeys(_HALVES, "the error is below a rounding of the output")
+_SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
+    "ignored": ("The {} scale is accepted and never used.", _ANY, np.ones_like, {}),
+    "twice": ("The {} scale is applied by the caller and by the kernel.", _ANY, np.square, {}),
+    "reciprocal": ("The {} codes are divided by their scale.", "{} scales other than 1 and 0",
+                   lambda scale: 1 / scale, {}),
+    "squared_root": ("Half of the {} scale is taken for a split that nobody else makes.", _ANY, np.sqrt, {}),
+    "of_first_head": ("The {} scale of the first head serves all heads.", "{} scales by head, more heads than one",
+                      _first(1), {}),
+    "of_first_entry": ("The {} scale of the first batch entry serves all.", "{} scales by batch entry, B > 1",
+                       _first(0), {}),
+    "of_first_token": ("The {} scale of the first token serves all.", "{} scales by token", _first(2), {}),
+    "of_first_channel": ("The {} scale of the first feature serves all.", "{} scales by channel", _first(3), {}),
+    "of_head_before": ("Each head has the {} scale of the head before.", "{} scales by head, more heads than one",
+                       _rolled(1), {}),
+    "of_entry_before": ("Each batch entry has the {} scale of the entry before.", "{} scales by batch entry, B > 1",
+                        _rolled(0), {}),
+    "of_token_before": ("Each token has the {} scale of the token before.", "{} scales by token", _rolled(2), {}),
+    "of_channel_before": ("Each feature has the {} scale of the feature before.", "{} scales by channel",
+                          _rolled(3), {}),
+    "of_block": ("The {} scale of the first of four tokens serves all.", "{} scales by token", _block_of_first, {}),
+    "lost_in_tail": ("The last tokens, which fill no block of four, have no {} scale.",
+                     "{} scales other than 1, a length that is no multiple of 4", _tail_unscaled, {}),
+    "mean_of_heads": ("The heads share the mean of their {} scales.", "{} scales by head, more heads than one", _mean,
+                      {}),
+    "power_of_two": ("The {} scale is stored as an exponent alone.", "{} scales that are no powers of two",
+                     _power_below, {}),
+    "in_bfloat16": ("The {} scale is stored in bfloat16.", "{} scales of more than 8 bits",
+                    _stored(ml_dtypes.bfloat16), _BELOW_HALF),
+    "in_float16": ("The {} scale is stored in float16.", "{} scales of more than 11 bits", _stored(np.float16),
+                   _BELOW_HALF),
+    "one_percent": ("The {} scale is 1 % too large, as from a table of rounded constants.", _ANY,
+                    lambda scale: scale * 1.01, {}),
+}
+"""By name: story, reach, what becomes of the scales, and where nothing can be told; {} is the array."""
+
+
+def _of_scales() -> Iterator[Fault]:
+    """Each mistake with the scale of each array."""
+    for keyword, array in NAMES.items():
+        for name, (story, reach, change, equivalents) in _SCALES.items():
+            yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
+                        staged(restore=_with_scale(array, change)), equivalents=equivalents,
+                        link=_LINKS.get(f"{keyword}_{name}", ""))
+
+
+_LINKS: Mapping[str, str] = {
+    "key_scale_ignored": "https://github.com/flashinfer-ai/flashinfer/issues/4979",
+    "value_scale_ignored": "https://github.com/sgl-project/sglang/pull/20705",
+    "query_scale_twice": "https://github.com/vllm-project/vllm/pull/53754",
+}
+_WHERE: Mapping[str, tuple[str, Callable[[PreparedCall], bool]]] = {
+    "mask": ("where there is a mask", lambda work: work.mask is not None),
+    "bias": ("where there is a bias", lambda work: work.bias is not None),
+    "causal": ("where the causal flag is set", lambda work: work.causal),
+    "explicit_scale": ("where a scale is given", lambda work: work.scale is not None),
+}
+
+
+def _of_paths() -> Iterator[Fault]:
+    """A scale that is dropped beside another keyword, or for a single query."""
+    for array in ("key", "value"):
+        for name, (words, condition) in _WHERE.items():
+            yield Fault(f"{array}_scale_dropped_with_{name}", f"{array}_scale",
+                        f"The {array} scale is dropped {words}.", f"{array} scales other than 1, {words}",
+                        staged(restore=_dropped_if(array, condition)))
+        yield Fault(f"{array}_scale_dropped_for_one_query", f"{array}_scale",
+                    f"The {array} scale is dropped on the decoding path (T = 1).",
+                    f"{array} scales other than 1, T = 1",
+                    staged(restore=_dropped_if(array, lambda work: work.shape[2] == 1)))
+
+
+def _after_softmax(work: PreparedCall) -> PreparedCall:
+    """Key codes attend as they are; their scales are left where weights are made."""
+    scale = work.key_scale
+    return sound.restore(work.but(key_scale=None)) if scale is None else sound.restore(
+        work.but(key_scale=None, value_scale=_times(work.value_scale, scale[..., :1], work.value.shape)))
+
+
+def _times(one: Array | None, other: Array, shape: tuple[int, ...]) -> Array:
+    """Scales (B,H,S,D) times others that broadcast to them; ones where there are none."""
+    return np.broadcast_to(other if one is None else one * other, shape)
+
+
+def _nibbles_exchanged(codes: Array) -> Array:
+    """(B,H,S,D): the two codes of each byte change places; a last odd one stays."""
+    D = codes.shape[-1]
+    order = np.arange(D)
+    even = D // 2 * 2
+    order[:even] = order[:even].reshape(-1, 2)[:, ::-1].ravel()
+    return codes[..., order]
+
+
+def _last_nibble_lost(codes: Array) -> Array:
+    """(B,H,S,D): where features are odd in number, the last one is 0."""
+    return codes if codes.shape[-1] % 2 == 0 else np.where(np.arange(codes.shape[-1]) == codes.shape[-1] - 1, 0, codes)
+
+
+def _unsigned(codes: Array) -> Array:
+    """Of any shape: negative codes are read as if they had no sign bit."""
+    return np.where(codes < 0, codes + 256, codes)
+
+
+def _flushed(codes: Array) -> Array:
+    """Of any shape: codes below the smallest normal one of E4M3 become 0, as on hardware without subnormals."""
+    return np.where(np.abs(codes) < 2.0**-6, 0, codes)
+
+
+_ALL = "codes beyond {}"
+_OF_CODES = (
+    Fault("codes_clipped_at_240", "value_scale", "Codes are clipped to 240, the largest of another E4M3.",
+          _ALL.format(240), staged(restore=_with_codes(lambda codes: np.clip(codes, -240, 240)))),
+    Fault("codes_clipped_at_127", "value_scale", "-128 is taken for -127, so that both signs reach as far.",
+          "a code of -128", staged(restore=_with_codes(lambda codes: np.where(codes == -128, -127, codes)))),
+    Fault("codes_clipped_at_100", "value_scale", "Codes are clipped to ±100 against overflow.", _ALL.format(100),
+          staged(restore=_with_codes(lambda codes: np.clip(codes, -100, 100)))),
+    Fault("codes_unsigned", "value_scale", "Codes are read without their sign.", "negative codes",
+          staged(restore=_with_codes(_unsigned))),
+    Fault("codes_magnitude", "key_scale", "The sign bit of codes is masked off.", "negative codes",
+          staged(restore=_with_codes(np.abs))),
+    Fault("codes_nibbles_exchanged", "key_scale", "The two codes of a byte change places.", "D > 1",
+          staged(restore=_with_codes(_nibbles_exchanged, "key"))),
+    Fault("codes_nibbles_exchanged_in_values", "value_scale", "The two codes of a byte of values change places.",
+          "Dv > 1", staged(restore=_with_codes(_nibbles_exchanged, "value"))),
+    Fault("codes_last_nibble_lost", "value_scale", "Of an odd number of features the last one is lost.",
+          "an odd Dv", staged(restore=_with_codes(_last_nibble_lost, "value"))),
+    Fault("codes_flushed", "value_scale", "Subnormal codes become 0.", "codes below 2^-6 by token or channel",
+          staged(restore=_with_codes(_flushed)),
+          equivalents=dict.fromkeys(_HALVES, "what is lost is below a rounding of the output")),
+    Fault("codes_truncated", "key_scale", "Codes are converted to whole numbers on the way.",
+          "codes of a floating-point format", staged(restore=_with_codes(np.trunc))),
+    Fault("codes_shifted_by_one", "value_scale", "A zero point of 1 is taken off that nobody has added.", "codes",
+          staged(restore=_with_codes(lambda codes: codes - 1))),
+)
+_OF_TWO = (
+    Fault("scales_of_key_and_value_exchanged", "key_scale", "Key and value have each other's scale.",
+          "key scales other than value scales", staged(restore=_exchanged("key", "value"))),
+    Fault("scales_of_query_and_key_exchanged", "query_scale", "Query and key have each other's scale.",
+          "scales by head, token or channel", staged(restore=_exchanged("query", "key"))),
+    Fault("key_scale_in_values", "key_scale", "The key scale is multiplied into the values, after the softmax.",
+          "key scales other than 1", staged(restore=_after_softmax)),
+    Fault("key_scale_stale", "key_scale", "The key scale of the call before is kept.", "a call after another",
+          _stale("key")),
+    Fault("value_scale_stale", "value_scale", "The value scale of the call before is kept.", "a call after another",
+          _stale("value")),
+    Fault("value_scale_on_first_half", "value_scale", "The value scale is applied to the first half of the features.",
+          "value scales other than 1, Dv > 1", staged(restore=_with_scale(
+              "value", lambda scale: np.where(np.arange(scale.shape[-1]) < (scale.shape[-1] + 1) // 2, scale, 1)))),
+)
+
+
+def _folded(work: PreparedCall) -> PreparedCall:
+    """Codes stay where their scale is one for all features: it is multiplied in behind each product."""
+    kept = {name for name in ("key", "value") if (scale := getattr(work, f"{name}_scale")) is not None
+            and bool((scale == scale[..., :1]).all())}
+    rest = sound.restore(work.but(**{f"{name}_scale": None for name in kept}))
+    return rest.but(**{f"{name}_scale": getattr(work, f"{name}_scale") for name in kept})
+
+
+def _folded_logits(work: PreparedCall, factor: float) -> Array:
+    """Logits (B,H,T,S) of codes, times the key scale of each column."""
+    logits = sound.logits(work, factor)
+    return logits if work.key_scale is None else logits * _columns(work.key_scale, work, logits.dtype)
+
+
+def _folded_values(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,Dv): weights times the value scale of each key, and then the codes."""
+    return sound.mix(weights if work.value_scale is None else
+                     weights * _columns(work.value_scale, work, weights.dtype), work)
+
+
+def _columns(scale: Array, work: PreparedCall, dtype: np.dtype[np.generic]) -> Array:
+    """(B,H,1,S): one scale for each key, of scales (B,Hkv,S,1) or ones that broadcast to them."""
+    B, H, _, S = work.shape
+    heads = scale.shape[1]
+    whole = np.broadcast_to(scale[..., 0], (B, heads, S)) if heads > 1 else np.broadcast_to(scale[..., 0], (B, 1, S))
+    return (np.repeat(whole, H // heads, axis=1) if heads > 1 else whole)[:, :, None].astype(dtype)
+
+
+def _in_query(work: PreparedCall) -> PreparedCall:
+    """The key scale is multiplied into the query where all keys share it; the others are dequantised."""
+    scale, H = work.key_scale, work.query.shape[1]
+    if scale is None or bool((scale != scale[:, :, :1]).any()):
+        return sound.restore(work)
+    heads = scale.shape[1]
+    of_query = np.repeat(scale[:, :, :1], H // heads, axis=1) if heads > 1 else scale[:, :, :1]
+    rest = sound.restore(work.but(key_scale=None))
+    return rest.but(query=scaled(rest.query, of_query))
+
+
+_SOUND = (
+    SoundFormulation("dequantised_first", "codes are multiplied by their scales before anything else", staged(), POOL),
+    SoundFormulation("scales_folded", "codes attend; scales are multiplied into logits and weights",
+                     staged(restore=_folded, logits=_folded_logits, mix=_folded_values), POOL),
+    SoundFormulation("scales_in_query", "the key's scale is multiplied into the query", staged(restore=_in_query),
+                     POOL),
+    SoundFormulation("dequantised_in_float64", "codes and scales meet in float64, rounded once",
+                     staged(restore=lambda work: sound.restore(work.but(
+                         query=work.query.astype(np.float64), key=work.key.astype(np.float64),
+                         value=work.value.astype(np.float64)))), POOL),
+)
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {
+    "quantised cache": {
+        "flashinfer-ai/flashinfer/issues/4979": "key_scale_ignored value_scale_ignored",
+        "flashinfer-ai/flashinfer/issues/1023": "key_scale_ignored value_scale_ignored",
+        "sgl-project/sglang/pull/20705": "key_scale_ignored value_scale_ignored",
+        "vllm-project/vllm/pull/53754": "query_scale_twice",
+    },
+}
+
+# a function takes one storage and one granularity, mostly: of these each has calls of its own
+_PANEL = tuple(
+    panel_recipe(sizes, features, seed=120 + at, **dict.fromkeys(features.split(), f"{storage}/{granularity}/odd"))  # type: ignore[arg-type]  # by keyword
+    for storage in STORAGES for at, granularity in enumerate(GRANULARITIES)
+    for sizes, features in ((GROUPED, "key_scale value_scale"), (SQUARE, "query_scale"), (QUERIES, "value_scale")))
+
+_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO)
+
+MISTAKES = AspectFaults(
+    about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in NAMES}, bugs=_BUGS,
+    panel=_PANEL, sound=_SOUND)
