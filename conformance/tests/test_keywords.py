@@ -112,8 +112,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
     },
     "past_key": {
-        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "aspects/past/": "the aspect itself",
+        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/feature_coverage.py": "a long past is a feature",
         "core/keywords.py": "its field",
@@ -128,8 +128,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/lengths/": "the two together: what is lost, and calls of a diagnosis",
     },
     "past_value": {
-        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "aspects/past/": "the aspect itself",
+        "scaffold/mistakes.py": "the plain mistakes behind a past",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/keywords.py": "its field",
         "faults/serving.py": "its stage, which faults replace",
