@@ -10,7 +10,6 @@ from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
 from attnspec.vocabulary import chance, making, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
     axes,
@@ -18,7 +17,6 @@ from attnspec.vocabulary.transforms import (
     history,
     keywords,
     layers,
-    rotary,
 )
 
 WORST_CASE = "worst-case rounding bound"
@@ -80,7 +78,7 @@ TRANSFORMS: Words = _words(
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
-    keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
+    keywords.leave_out, *(word for part in load_parts("words") for word in getattr(part, "TRANSFORMS", ())),
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -89,15 +87,19 @@ TRANSFORMS: Words = _words(
 LAYER_TRANSFORMS: Words = _words(
     layers.indivisible_heads, layers.multiply_biases, layers.one_head_at_a_time, layers.permute_layer_heads)
 
-ROTARY_TRANSFORMS: Words = _words(*rotary.TRANSFORMS)
+ROTARY_TRANSFORMS: Words = _words(
+    *(word for part in load_parts("words") for word in getattr(part, "ROTARY_TRANSFORMS", ())))
 
 TABLES: Mapping[Kind, Words] = {
     Kind.ATTENTION: TRANSFORMS, Kind.LAYER: LAYER_TRANSFORMS, Kind.ROTARY: ROTARY_TRANSFORMS}
 """The transforms of each kind of problem."""
 
 ASPECT_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
-    word for part in load_parts("words") if hasattr(part, "RELATIONS") for word in part.RELATIONS)
+    word for part in load_parts("words") for word in getattr(part, "RELATIONS", ()))
 """Those of the aspects; they look at attention itself."""
+
+ROTARY_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
+    word for part in load_parts("words") for word in getattr(part, "ROTARY_RELATIONS", ()))
 
 RELATIONS: Words = _words(
     relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, rulings.differ, relations.adds_up,
