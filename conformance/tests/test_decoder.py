@@ -9,7 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.decoder import words as steps
+from attnspec.aspects.decoder.faults import MISTAKES
 from attnspec.aspects.decoder.keyword import STEP_PATTERNS, USUAL_STEPS
+from attnspec.aspects.decoder.questions import QUESTIONS
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import Acts
@@ -19,7 +22,6 @@ from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
-from attnspec.faults.cache import FAULTS
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.sound_decoder import FORGETFUL
 from attnspec.faults.subject import fault_subject, sound_subject
@@ -30,7 +32,6 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.decoder import DECODER_QUESTIONS
 from attnspec.subjects.decoder import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step, in_steps
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
@@ -38,7 +39,6 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import OutsideLimits, Posed
-from attnspec.vocabulary.transforms import steps
 from helpers.law import checks
 from helpers.subjects import loaded
 
@@ -325,14 +325,14 @@ ANSWERS = {
 @pytest.mark.parametrize(("target", "question"), [
     (target, name) for target, known in ANSWERS.items() for name in known])
 def test_a_probe_says_what_a_cache_does(target: str, question: str) -> None:
-    ask = next(each.ask for each in DECODER_QUESTIONS if each.name == question)
+    ask = next(each.ask for each in QUESTIONS if each.name == question)
     reply = reply_to(lambda: ask(Asker(subject_of(target), DType.FLOAT32)))
     assert reply is not None
     assert reply.answer == ANSWERS[target][question]
 
 
 def test_who_takes_no_cache_is_not_asked_about_one() -> None:
-    for question in DECODER_QUESTIONS[1:]:
+    for question in QUESTIONS[1:]:
         assert reply_to(partial(question.ask, Asker(sound_subject("naive"), DType.FLOAT32))) is None
 
 
@@ -358,7 +358,8 @@ def test_there_are_four_sound_decoders() -> None:
 
 
 def test_every_fault_of_a_cache_is_one_of_a_decoder() -> None:
-    assert {fault_subject(f"fault/{each.name}").declaration.form for each in FAULTS} == {InputForm.DECODER}
+    faults = MISTAKES.about["cache"]
+    assert {fault_subject(f"fault/{each.name}").declaration.form for each in faults} == {InputForm.DECODER}
 
 
 def test_a_decoder_takes_all_that_has_a_place_beside_a_cache() -> None:

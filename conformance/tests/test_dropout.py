@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.dropout.dropping import by_counter, by_generator, by_tile, factors_of
+from attnspec.aspects.dropout.faults import MISTAKES
 from attnspec.core.errors import UsageError
 from attnspec.core.keyword_nouns import GRAD, RATE, SEED
 from attnspec.core.keywords import DRAWN, OFF
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.faults import dropout_rate, seed
-from attnspec.faults.dropping import by_counter, by_generator, by_tile, factors_of
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import DROPPING, EVERY, declaration_of_sound
 from attnspec.faults.subject import fault_subject, own_subject
@@ -176,7 +176,7 @@ def test_no_clause_of_dropout_accuses_a_sound_formulation(name: str) -> None:
                 assert tally.failure is None, check.clause.id
 
 
-@pytest.mark.parametrize("fault", [*dropout_rate.FAULTS, *seed.FAULTS], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*MISTAKES.about[RATE], *MISTAKES.about[SEED]], ids=lambda fault: fault.name)
 def test_every_fault_of_dropout_is_detected_at_every_dtype(fault: Fault) -> None:
     found = REFUTATIONS.of_fault(fault.name)
     assert any(set(dtypes) == set(DType) for clause, dtypes in found.items() if clause.startswith("dropout."))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.gradients import words as gradients
 from attnspec.aspects.gradients.keyword import GRAD_PATTERNS, USUAL_GRADS
 from attnspec.core.errors import ManifestError, TargetError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -23,7 +24,6 @@ from attnspec.subjects.registry import load
 from attnspec.subjects.subject import NotDifferentiated, Subject, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.transforms import gradients
 from helpers.gradients import grad, problem, verdicts
 
 HEAD = "import numpy as np\n"

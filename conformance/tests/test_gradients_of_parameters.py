@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.gradients.parameter_faults import FAULTS, as_layer_backward
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
-from attnspec.faults.grad_params import FAULTS, as_layer_backward
 from attnspec.faults.subject import fault_subject
 from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradient_params import Factor, exact, gradient_of_bias, gradient_of_weight

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.pages import words as pages
+from attnspec.aspects.pages.faults import MISTAKES
 from attnspec.aspects.pages.keyword import PAGE_PATTERNS, USUAL_PAGES
 from attnspec.core.errors import SpecError, TargetError, UsageError
 from attnspec.core.forms import InputForm
@@ -15,7 +17,6 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
-from attnspec.faults.block_table import FAULTS
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
@@ -31,7 +32,6 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.transforms import pages
 from helpers.subjects import loaded
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -290,7 +290,7 @@ def test_there_are_two_sound_paged_formulations() -> None:
 
 
 def _subjects() -> Mapping[str, Subject]:
-    return {fault.name: fault_subject(f"fault/{fault.name}") for fault in FAULTS}
+    return {fault.name: fault_subject(f"fault/{fault.name}") for fault in MISTAKES.about["block_table"]}
 
 
 def test_every_fault_of_pages_takes_pages() -> None:

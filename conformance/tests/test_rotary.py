@@ -8,6 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from attnspec.aspects.rotary import words as rotary
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
@@ -30,7 +31,6 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.vocabulary.hints import Drawn
 from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.transforms import rotary
 
 HALVES: Mapping[str, str] = {PAIRS: "halves"}
 SIZES = "B3,H2,Hkv2,T5,S5,D8,Dv8"

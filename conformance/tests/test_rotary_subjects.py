@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.rotary.faults import MISTAKES
 from attnspec.cli.init import init
 from attnspec.cli.probe import probe
 from attnspec.core.errors import TargetError
@@ -15,7 +16,6 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
-from attnspec.faults.rotary import FAULTS
 from attnspec.faults.sound_rotary import FORMULATIONS
 from attnspec.numerics.rotary import PAIRS
 from attnspec.problems.recipe import Recipe
@@ -150,7 +150,7 @@ def test_a_place_that_raises_is_beyond_the_farthest(tmp_path: Path) -> None:
 # What is found wrong with it
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", MISTAKES.about["positions"], ids=lambda fault: fault.name)
 def test_every_rotary_fault_is_detected_by_rotary_clauses_at_every_dtype(fault: Fault) -> None:
     matrix = read_refutations(load_spec()).convictions
     detected = {dtype for clause, faults in matrix.items() if clause.startswith("rotary.")

@@ -36,8 +36,8 @@ from attnspec.core.keyword_nouns import (
 )
 from attnspec.core.nouns import Kind
 
-ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "past", "lse", "slopes", "segments",
-           "pages", "decoder", "gradients", "dropout")
+ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "lse", "past", "slopes", "segments",
+           "pages", "gradients", "decoder", "dropout", "rotary")
 """The aspects, in the order in which stages run."""
 
 

@@ -68,6 +68,11 @@ class AspectStage:
         del call, queries
         return None
 
+    def weight_factors(self, call: KeywordArguments[Array], shape: tuple[int, int, int, int]) -> Array | None:
+        """What the weights are multiplied by before they meet the values, (B,H,T,S), which is the shape; None: by 1."""
+        del call, shape
+        return None
+
 
 @functools.cache
 def all_stages() -> tuple[AspectStage, ...]:
@@ -110,6 +115,12 @@ def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[An
 def extra_logit(call: KeywordArguments[Array]) -> Array | None:
     """(H,): the logit of one more key for each head, of the first aspect that has one; None without."""
     return next((extra for stage in all_stages() if (extra := stage.extra_logit(call)) is not None), None)
+
+
+def weight_factors(call: KeywordArguments[Array], shape: tuple[int, int, int, int]) -> Array | None:
+    """What the aspects multiply weights by before they meet the values, (B,H,T,S), which is the shape; None: by 1."""
+    parts = [part for stage in all_stages() if (part := stage.weight_factors(call, shape)) is not None]
+    return functools.reduce(np.multiply, parts) if parts else None
 
 
 def own_queries(call: KeywordArguments[Array], queries: int) -> Array | None:

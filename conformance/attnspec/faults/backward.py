@@ -18,9 +18,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from attnspec.faults import staged as forward
-from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope, own_queries
+from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope, own_queries, weight_factors
 from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues, Stored, Taken
-from attnspec.faults.dropping import factors_of
 from attnspec.faults.serving import add_by_place, ahead
 from attnspec.faults.work import HandedOver, wide_dtype
 from attnspec.problems.problem import Array
@@ -112,7 +111,7 @@ def _forward(taken: Taken, way: BackwardMethod) -> BackwardValues:
 def _factor(taken: Taken) -> Array | None:
     """(B,H,T,S): what the weights are multiplied by, a sink's by 1; None where none is dropped."""
     B, H, T, S = taken.visible.shape
-    factor = factors_of(taken.call, (B, H, T, taken.keys))
+    factor = weight_factors(taken.call, (B, H, T, taken.keys))
     if factor is None:
         return None
     return np.pad(factor, [(0, 0), (0, 0), (0, 0), (0, S - taken.keys)], constant_values=1).astype(taken.wide)

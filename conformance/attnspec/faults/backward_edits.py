@@ -11,11 +11,12 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType
 from attnspec.faults.backward import Edit, Edits, Reread, as_backward
 from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
 from attnspec.faults.staged import staged
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array
@@ -150,5 +151,5 @@ def gradient_fault(
 ) -> Fault:
     """A fault of the backward pass beside a sound forward pass. same: dtypes at which nothing can be told."""
     made = cast(Edits, edits)  # keywords are spots
-    return Fault(f"grad_{name}", Stage.GRAD_OUTPUT, story, reach, staged(), link, equivalents=same or {},
+    return Fault(f"grad_{name}", GRAD, story, reach, staged(), link, equivalents=same or {},
                  backward=lambda: as_backward(way, made, reread))

@@ -15,7 +15,7 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keyword_nouns import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import PROFILE, ROTARY
+from attnspec.core.rotary import POSITIONS, PROFILE, ROTARY
 from attnspec.faults import (
     bias,
     blocks,
@@ -34,7 +34,6 @@ from attnspec.faults import (
     precision,
     purity,
     reports,
-    rotary,
     scale,
     softmax,
     state,
@@ -49,7 +48,8 @@ from attnspec.faults.sizes.families import FAMILIES
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
     """The faults of a keyword: those of its own file or aspect, then those of other aspects."""
-    tables = (*(aspect.about for aspect in all_mistakes()), *(aspect.beside for aspect in all_mistakes()))
+    tables = (*(aspect.about for aspect in all_mistakes()), *({GRAD: aspect.backward} for aspect in all_mistakes()),
+              *(aspect.beside for aspect in all_mistakes()))
     found = tuple(fault for table in tables for fault in table.get(keyword, ()))
     of_file = f"attnspec.faults.{keyword}"
     return (*import_module(of_file).FAULTS, *found) if find_spec(of_file) else found
@@ -58,8 +58,8 @@ def _faults_about(keyword: str) -> tuple[Fault, ...]:
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
-    *invariance.FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
+    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS,
+    *_faults_about(POSITIONS), *invariance.FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
     *(fault for name in UNCOMMON for fault in _faults_about(name)), *made.FAULTS,
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType
 from attnspec.faults import backward_edits as edit
@@ -93,7 +94,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("compiled_mask_dropped", Stage.MASK,
           "A branch for the case that a compiler traces the function leaves the mask out.", "a mask, compiled",
           staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
-    Fault("compiled_backward_unmasked", Stage.GRAD_OUTPUT, "The compiled backward pass does not see the mask.",
+    Fault("compiled_backward_unmasked", GRAD, "The compiled backward pass does not see the mask.",
           "gradients of a mask, compiled", staged(), backward=as_backward,
           made=_backward("compile", edit.without("mask"))),
     Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
@@ -113,11 +114,11 @@ FAULTS: tuple[Fault, ...] = (
           "masks that differ along the batch, mapped", staged(),
           link="https://github.com/pytorch/pytorch/issues/151561",
           made=WrongForm("vmap", _with_mask(_mask_of_first))),
-    Fault("recomputed_dropout_drawn_anew", Stage.GRAD_OUTPUT,
+    Fault("recomputed_dropout_drawn_anew", GRAD,
           "The recomputation drops the values of every second key and doubles the others; the forward pass keeps all.",
           "gradients, recomputed", staged(), link="https://github.com/allenai/OLMo-core/pull/828", backward=as_backward,
           made=_backward("checkpoint", _dropped_anew)),
-    Fault("recomputed_without_mask", Stage.GRAD_OUTPUT,
+    Fault("recomputed_without_mask", GRAD,
           "The mask is not handed over to what is computed again.", "gradients of a mask, recomputed", staged(),
           backward=as_backward, made=_backward("checkpoint", edit.without("mask"))),
 )

@@ -10,65 +10,11 @@ from collections.abc import Mapping
 from attnspec.faults.mistakes import all_mistakes
 from attnspec.faults.outside import Outside
 
-OF_ROTARY: Mapping[str, Mapping[str, str | Outside]] = {"rotary embedding": {
-    "tenstorrent/tt-metal/issues/26844": "rotary_pairs_swapped",
-    "PaddlePaddle/PaddleFleet/pull/678": "rotary_interleaved_ignored",
-    "pie-project/pie/issues/602": "rotary_halves_of_all",
-    "NVIDIA/Megatron-LM/issues/453": "rotary_positions_ignored",
-    "turboderp/exllama/pull/101": "rotary_positions_run_on",
-    "NVIDIA-NeMo/Automodel/pull/2377": "rotary_positions_from_first",
-    "pegainfer-project/pegainfer/issues/220": "rotary_cache_clamped",
-    "huggingface/candle/pull/3746": "rotary_base_ignored",
-    "pie-project/pie/pull/603": "rotary_frequency_of_width",
-    "sgl-project/sglang-jax/issues/1472": "rotary_frequency_in_bfloat16",
-    "huggingface/transformers/pull/29285": "rotary_angle_in_bfloat16",
-    "nkalyanv99/UNI-D2/pull/6": "rotary_positions_in_bfloat16",
-    "huggingface/transformers/issues/48428": "rotary_positions_in_tf32",
-    "oxiglade/mlx-rs/issues/359": "rotary_first_head_only_for_one_token",
-}}
-"""By class of mechanism, as in `mechanisms`."""
-
-
-OF_PAGES: Mapping[str, Mapping[str, str | Outside]] = {"pages": {
-    "tanishqkumar/ssd/issues/23": "pages_in_order",
-    "golang-design/accel/issues/10": "pages_in_order_for_queries",
-    "vllm-project/vllm/pull/27547": "pages_of_four_slots",
-    "pegainfer-project/pegainfer/issues/291": "pages_one_more",
-    "ROCm/ATOM/issues/702": "pages_low_bits",
-    "local-inference-lab/b12x/issues/156": "pages_all_fetched",
-}}
-"""By class of mechanism, as in `mechanisms`."""
-
-
 OF_MADE: Mapping[str, Mapping[str, str | Outside]] = {"compiled, exported, mapped or recomputed": {
     "pytorch/pytorch/issues/148545": "compiled_for_first_shape",
     "ccdv-ai/convert_checkpoint_to_lsg/issues/15": "exported_branch_taken_once",
     "pytorch/pytorch/issues/151561": "mapped_mask_of_first",
     "allenai/OLMo-core/pull/828": "recomputed_dropout_drawn_anew",
-}}
-"""By class of mechanism, as in `mechanisms`."""
-
-
-OF_GRADIENTS: Mapping[str, Mapping[str, str | Outside]] = {"backward pass": {
-    "ROCm/aotriton/issues/236": "grad_ignores_strides",
-    "marin-community/levanter/pull/449": "grad_key_of_one_head grad_value_of_one_head",
-    "XunhaoLai/native-sparse-attention-triton/issues/27": "grad_key_groups_by_turns",
-    "pytorch/pytorch/issues/41508": "grad_empty_row_nan",
-    "facebookresearch/xformers/pull/467": "grad_partial_sums_stored",
-    "huggingface/diffusers/pull/14341": "grad_heads_misread",
-    "paiml/aprender/pull/2203": "grad_param_severed",
-    "hao-ai-lab/FastVideo/pull/925": "grad_key_lengths_dropped",
-}}
-"""By class of mechanism, as in `mechanisms`."""
-
-
-OF_DROPOUT: Mapping[str, Mapping[str, str | Outside]] = {"dropout": {
-    "Dao-AILab/flash-attention/issues/2088": "drop_seed_ignored",
-    "Dao-AILab/flash-attention/pull/2439": "drop_alike_in_tiles drop_repeated_keys",
-    "pytorch/pytorch/pull/197563": "grad_drop_other_mask",
-    "aws-neuron/nki-samples/pull/80": "drop_renormalised",
-    "PaddlePaddle/Parakeet/pull/75": "drop_before_softmax drop_logits_to_zero",
-    "zhouhaoyi/Informer2020/issues/97": "drop_ignored",
 }}
 """By class of mechanism, as in `mechanisms`."""
 
@@ -303,7 +249,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 }
 
 _TABLES: tuple[Mapping[str, Mapping[str, str | Outside]], ...] = (
-    _BY_CLASS, OF_PAGES, OF_ROTARY, OF_GRADIENTS, OF_DROPOUT, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
+    _BY_CLASS, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
 
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())

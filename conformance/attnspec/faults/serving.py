@@ -49,6 +49,13 @@ def join(logits: Array, work: PreparedCall) -> Array:
     return logits if extra is None else with_column(logits, extra)
 
 
+def drop(weights: Array, work: PreparedCall) -> Array:
+    """The weights (B,H,T,S) times what aspects multiply them by: the weights that meet the values."""
+    B, H, T, S = weights.shape
+    factors = aspect_stage.weight_factors(work, (B, H, T, S))
+    return weights if factors is None else weights * factors.astype(weights.dtype)
+
+
 def find_empty_rows(work: PreparedCall) -> Array:
     """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no extra one."""
     is_empty = np.logical_not(np.any(work.visible, axis=-1, keepdims=True))

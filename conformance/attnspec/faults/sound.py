@@ -12,7 +12,7 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword_nouns import DROPOUT_POOL
-from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.keywords import KEYWORDS, UNCOMMON, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
@@ -20,7 +20,6 @@ from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.mistakes import all_mistakes
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_decoder import CAPACITY, FORGETFUL, concatenating, forgetting, in_a_ring, preallocated
-from attnspec.faults.sound_dropout import FORMULATIONS as OF_DROPOUT
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.sound_pages import page_by_page, side_by_side
 from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
@@ -101,7 +100,8 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
 _NOT_OF_DROPPING = frozenset({"weights"})
 
 DROPPING: Mapping[str, Sound] = {
-    name: Sound(name, meaning, make, grade) for name, meaning, make, grade in OF_DROPOUT}
+    name: Sound(name, meaning, make, grade) for part in load_parts("faults") if hasattr(part, "FORMULATIONS")
+    for name, meaning, make, grade in part.FORMULATIONS}
 """Those that drop weights."""
 
 _POOL_OF: Mapping[str, str] = {each.name: each.pool for aspect in all_mistakes() for each in aspect.sound}

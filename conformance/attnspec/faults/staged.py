@@ -19,10 +19,9 @@ import numpy as np
 
 from attnspec.faults.aspect_stage import bend_logits, near_keys
 from attnspec.faults.aspect_stage import restore as restore_entries
-from attnspec.faults.dropping import drop
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
-from attnspec.faults.serving import add_by_place, ahead, clear, extend, join, own_keys, start
+from attnspec.faults.serving import add_by_place, ahead, clear, drop, extend, join, own_keys, start
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 

@@ -20,15 +20,12 @@ from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions import (
-    decoder,
-    dropout,
     invariance,
     masks,
     mismatch,
     numbers,
     outputs,
     ranges,
-    rotary,
     shapes,
     visibility,
 )
@@ -226,9 +223,11 @@ def _largest(problem: AnyProblem) -> float:
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
-    *(question for part in load_parts("questions") for question in part.QUESTIONS),
-    *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
+    *(question for part in load_parts("questions") for question in getattr(part, "QUESTIONS", ())),
     *masks.MASK_QUESTIONS[:1])
+ROTARY: tuple[Question, ...] = tuple(
+    question for part in load_parts("questions") for question in getattr(part, "ROTARY_QUESTIONS", ()))
+"""Those that are put to rotary embeddings alone."""
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *invariance.BIT_QUESTIONS,
     *outputs.GRADIENT_QUESTIONS)
@@ -264,7 +263,7 @@ def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:
-        yield from (_step(question, asker) for question in rotary.ALL if whole or question.when is When.EVERY_DTYPE)
+        yield from (_step(question, asker) for question in ROTARY if whole or question.when is When.EVERY_DTYPE)
         return
     if brief and base is not None:
         yield from _flips(base, asker.knowing(drops=masks.drops(asker)), brief=True)

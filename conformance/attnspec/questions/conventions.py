@@ -19,9 +19,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.rotary import PAIRS
 from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.questions import rotary
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
-from attnspec.questions.decoder import overfull_cache, used_cache
 from attnspec.questions.masks import hidden_row, mask_with_causal
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
@@ -48,7 +46,7 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """
     if subject.declaration.kind is Kind.ROTARY:
         is_said = "interleaved" in subject.declaration.keywords
-        return {} if is_said else _ask_convention(PAIRS, partial(rotary.pairs, Asker(subject, dtype)))
+        return {} if is_said else _ask_convention(PAIRS, partial(_asked_by_aspects()[PAIRS], Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
     for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_serving):
@@ -61,11 +59,15 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
 
 def _of_serving(asker: Asker) -> Mapping[str, str]:
     """What lies beyond a length, the log-sum-exp, and what a cache does."""
-    asked = {name: ask for part in load_parts("questions") if hasattr(part, "CONVENTIONS_ASKED")
-             for name, ask in part.CONVENTIONS_ASKED.items()}
-    asked |= {"overfull_cache": overfull_cache, "used_cache": used_cache}
+    asked = _asked_by_aspects()
     return {name: answer for word, ask in asked.items()
             for name, answer in _ask_convention(word, partial(ask, asker)).items()}
+
+
+def _asked_by_aspects() -> Mapping[str, Callable[[Asker], Reply]]:
+    """By convention, how an aspect finds out what a subject does."""
+    return {name: ask for part in load_parts("questions")
+            for name, ask in getattr(part, "CONVENTIONS_ASKED", {}).items()}
 
 
 def _ask_convention(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:

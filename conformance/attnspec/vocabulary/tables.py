@@ -8,23 +8,16 @@ from typing import Any
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import capacity, chance, differentiating, making, merging, overflow, relations, rulings
+from attnspec.vocabulary import chance, making, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.dropout import OF_DROPOUT
-from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
     axes,
     contents,
-    gradients,
     history,
     keywords,
     layers,
-    pages,
-    rotary,
-    steps,
 )
-from attnspec.vocabulary.transforms import dropout as dropping
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
@@ -85,9 +78,7 @@ TRANSFORMS: Words = _words(
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
-    keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
-    *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
-    *dropping.OF_DROPOUT,
+    keywords.leave_out, *(word for part in load_parts("words") for word in getattr(part, "TRANSFORMS", ())),
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -96,11 +87,19 @@ TRANSFORMS: Words = _words(
 LAYER_TRANSFORMS: Words = _words(
     layers.indivisible_heads, layers.multiply_biases, layers.one_head_at_a_time, layers.permute_layer_heads)
 
-ROTARY_TRANSFORMS: Words = _words(*rotary.TRANSFORMS)
+ROTARY_TRANSFORMS: Words = _words(
+    *(word for part in load_parts("words") for word in getattr(part, "ROTARY_TRANSFORMS", ())))
 
 TABLES: Mapping[Kind, Words] = {
     Kind.ATTENTION: TRANSFORMS, Kind.LAYER: LAYER_TRANSFORMS, Kind.ROTARY: ROTARY_TRANSFORMS}
 """The transforms of each kind of problem."""
+
+ASPECT_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
+    word for part in load_parts("words") for word in getattr(part, "RELATIONS", ()))
+"""Those of the aspects; they look at attention itself."""
+
+ROTARY_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
+    word for part in load_parts("words") for word in getattr(part, "ROTARY_RELATIONS", ()))
 
 RELATIONS: Words = _words(
     relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, rulings.differ, relations.adds_up,
@@ -110,11 +109,10 @@ RELATIONS: Words = _words(
     relations.answers_are_kept,
     overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
-    capacity.overfull_cache_follows_convention, capacity.full_cache_agrees_with_definition,
-    merging.merges, merging.lse_merges, merging.lse_has_its_dtype, differentiating.gradients_have_input_dtypes,
+    merging.merges, merging.lse_merges, merging.lse_has_its_dtype,
     making.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
-    *ROTARY_RELATIONS, *OF_DROPOUT,
+    *ROTARY_RELATIONS, *ASPECT_RELATIONS,
 )
 
 OF_ROTARY = frozenset(word.__name__ for word in ROTARY_RELATIONS)
@@ -126,10 +124,9 @@ OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_d
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
-                                 "overfull_cache_follows_convention", "full_cache_agrees_with_definition",
-                                 "merges", "lse_merges", "lse_has_its_dtype", "gradients_have_input_dtypes",
+                                 "merges", "lse_merges", "lse_has_its_dtype",
                                  "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift",
-                                 *(word.__name__ for word in OF_DROPOUT)})
+                                 *(word.__name__ for word in ASPECT_RELATIONS)})
 """Relations that only problems of attention itself have."""
 
 OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift", "drops_at_rate",

@@ -1,4 +1,4 @@
-"""What decoders do wrong: how they store, read and count, by the names of their faults in `cache`."""
+"""What decoders do wrong: how they store, read and count, by the names of their faults in `faults.py`."""
 
 # mypy: no-warn-return-any
 # (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)

@@ -1,11 +1,12 @@
-"""Questions about caches that a decoder hands on: what they hold, what happens where they are full, or used twice."""
+"""What a probe asks about caches of decoders: what they hold, and what happens where they are full, or used twice."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
-from attnspec.core.keywords import KEYWORDS
 from attnspec.problems.caches import divided, filled
 from attnspec.problems.problem import Problem
 from attnspec.questions.asker import (
@@ -14,10 +15,10 @@ from attnspec.questions.asker import (
     Asker,
     Failed,
     NotAsked,
-    Question,
     Reply,
     convention,
     is_close,
+    keyword_question,
     promised,
     shown,
 )
@@ -81,21 +82,20 @@ def _check(asker: Asker) -> None:
         raise NotAsked(reason)
 
 
-def _asks(name: str) -> str:
-    """What is asked stands in the keyword's definition."""
-    return next(word.questions[name] for word in KEYWORDS.values() if name in word.questions)
-
-
 def _answers(name: str) -> dict[str, str]:
     return {**{answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}, **FAILURES}
 
 
-DECODER_QUESTIONS = (
-    Question("cache.steps", _asks("cache.steps"), {
+QUESTIONS = (
+    keyword_question("cache.steps", {
         "all": "all keys", "last_call": "those of the last call before, and new ones",
         "first_call": "those of the first call, and new ones", "new_only": "new ones only: the cache is ignored",
         "past_only": "those in the cache only", **FAILURES}, _steps, promised("all", "decoder")),
-    Question("cache.overfull", _asks("cache.overfull"), _answers("overfull_cache"), overfull_cache,
+    keyword_question("cache.overfull", _answers("overfull_cache"), overfull_cache,
              convention("overfull_cache")),
-    Question("cache.used", _asks("cache.used"), _answers("used_cache"), used_cache, convention("used_cache")),
+    keyword_question("cache.used", _answers("used_cache"), used_cache, convention("used_cache")),
 )
+
+CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {
+    "overfull_cache": overfull_cache, "used_cache": used_cache}
+"""By convention, what finds out what a subject does."""

@@ -1,13 +1,12 @@
-"""Questions about dropout: what becomes of a weight, and whether the seed decides which ones are dropped."""
+"""What a probe asks about dropout: what becomes of a weight, and whether the seed decides which ones are dropped."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from attnspec.core.keyword_nouns import DROPOUT_PROFILE, RATE, SEED
-from attnspec.core.keywords import KEYWORDS
 from attnspec.problems.problem import Array
-from attnspec.questions.asker import FAILURES, OTHER, Asker, Question, Reply, is_close, promised, shown
+from attnspec.questions.asker import FAILURES, OTHER, Asker, Reply, is_close, keyword_question, promised, shown
 
 QUERIES, KEYS = 16, 8
 """T and S: all weights are an eighth, and by chance none is dropped, or all of a call alike, once in 2^256."""
@@ -35,14 +34,12 @@ def _seed(asker: Asker) -> Reply:
     return Reply("ignored" if np.array_equal(one, other) else "same", shown(one))
 
 
-_ASKED = KEYWORDS[RATE].questions
-
-DROPOUT_QUESTIONS = (
-    Question("dropout.form", _ASKED["dropout.form"], {
+QUESTIONS = (
+    keyword_question("dropout.form", {
         "rescaled": "0, or the weight over one minus the rate", "not_rescaled": "0, or the weight as it is",
         "renormalised": "0, or the weight over the sum of those that are left", "ignored": "nothing", **FAILURES},
         _form, promised("rescaled", DROPOUT_PROFILE)),
-    Question("dropout.seed", _ASKED["dropout.seed"], {
+    keyword_question("dropout.seed", {
         "same": "yes, and another seed drops others", "ignored": "yes, and so does every other seed",
         "anew": "no: each call draws anew", **FAILURES}, _seed, promised("same", DROPOUT_PROFILE)),
 )

@@ -1,4 +1,4 @@
-"""Words of `then` about dropout: what becomes of weights, and which ones are dropped."""
+"""The words of the spec language that are about dropout: what becomes of weights, and which ones are dropped."""
 
 from __future__ import annotations
 
@@ -21,12 +21,37 @@ from attnspec.vocabulary.measures import QUANTITIES, by_definition, equal, keep,
 from attnspec.vocabulary.observables import LOOKS, expectations, observe
 from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side, working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
+from attnspec.vocabulary.transforms.axes import Attention
 
 Rate = Annotated[float, Between(1e-15, 0.5)]
 Along = Literal["batch", "heads", "head slices", "queries", "keys", "diagonals"]
 _AXES: Mapping[Along, int] = {"batch": 0, "heads": 1, "head slices": 1, "queries": 2, "keys": 3}
 _INSIDE = (2, 3)
 """The axes of a head slice."""
+_FAR = 2**30
+
+
+def with_dropout(posed: Attention, *, rate: Annotated[float, Between(0, 1)]) -> Attention:
+    """Drop weights at this rate; 0 is handed over, too."""
+    return posed.but(**{RATE: float(rate)})
+
+
+def without_dropout(posed: Attention) -> Attention:
+    """Pass neither a rate nor a seed, as in evaluation."""
+    return posed.but(**{RATE: None, SEED: None})
+
+
+def after_dropout(posed: Attention) -> Attention:
+    """Pass neither a rate nor a seed, in a call that comes after one with both."""
+    return replace(without_dropout(posed), fresh=True, before=(posed.one,))
+
+
+def other_seed(posed: Attention, *, to: Literal["next", "far"]) -> Attention:
+    """Draw by another seed: the next whole number, or one that is 2^30 away."""
+    seed = posed.one.seed
+    if seed is None:
+        raise NoClaim("there is no seed")
+    return posed.but(**{SEED: seed + 1 if to == "next" else seed ^ _FAR})
 
 
 def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -215,9 +240,9 @@ def _by_head(mean: Array, weights: Array, value: Array, rounding: Array, claimed
         np.asarray(claimed.any(axis=-1))
 
 
-OF_DROPOUT = (weights_are_dropped_or_rescaled, agrees_with_what_is_kept, masks_agree, drops_at_rate,
-              drops_independently, masks_are_independent, averages_to_plain)
-"""The words of dropout."""
+TRANSFORMS = (with_dropout, without_dropout, after_dropout, other_seed)
+RELATIONS = (weights_are_dropped_or_rescaled, agrees_with_what_is_kept, masks_agree, drops_at_rate,
+             drops_independently, masks_are_independent, averages_to_plain)
 
 
 # Which weights a run drops, read through values that are the identity

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import InputForm
-from attnspec.faults.fault import Fault, Stage
+from attnspec.core.forms import TABLE, InputForm
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
 from attnspec.faults.pages import PageSlots, PageTable, Where, gather, gathered, table_of, where
 from attnspec.faults.staged import around, attention, staged
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
@@ -153,7 +155,7 @@ def _is_one_query(table: PageTable) -> bool:
 
 
 def _fault(name: str, story: str, reach: str, link: str = "", **changes: Any) -> Fault:  # noqa: ANN401  (stages)
-    return Fault(name, Stage.BLOCK_TABLE, story, reach, staged(**changes), link=f"{_G}{link}" if link else "",
+    return Fault(name, TABLE, story, reach, staged(**changes), link=f"{_G}{link}" if link else "",
                  form=InputForm.PAGED)
 
 
@@ -161,7 +163,7 @@ _G = "https://github.com/"
 _ANY = "pages that do not lie in order"
 _TWO = "several pages for an entry"
 
-FAULTS = (
+_FAULTS = (
     _fault("pages_in_order", "The table is not handed on, and the pool is read from its beginning.", _ANY,
            "tanishqkumar/ssd/issues/23", gather=gathered(_with_table(_in_order))),
     _fault("pages_in_order_for_queries", "The path for several queries reads the pool without the table.",
@@ -209,6 +211,17 @@ FAULTS = (
            "NaN in slots that hold no key", gather=gathered(lambda table: (
                table.pages[:, table.places // table.slots] % table.most,
                np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))), mix=_leaking),
-    Fault("pages_cleared", Stage.BLOCK_TABLE, "The first page is cleared in the pool after the call.", "any page",
+    Fault("pages_cleared", TABLE, "The first page is cleared in the pool after the call.", "any page",
           around(_clears), form=InputForm.PAGED),
 )
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {"pages": {
+    "tanishqkumar/ssd/issues/23": "pages_in_order",
+    "golang-design/accel/issues/10": "pages_in_order_for_queries",
+    "vllm-project/vllm/pull/27547": "pages_of_four_slots",
+    "pegainfer-project/pegainfer/issues/291": "pages_one_more",
+    "ROCm/ATOM/issues/702": "pages_low_bits",
+    "local-inference-lab/b12x/issues/156": "pages_all_fetched",
+}}
+
+MISTAKES = AspectFaults(about={TABLE: _FAULTS}, bugs=_BUGS)

@@ -1,4 +1,4 @@
-"""Transforms of keys and values that lie in pages."""
+"""The words of the spec language that are about pages."""
 
 from __future__ import annotations
 
@@ -40,5 +40,4 @@ def share_prefix(posed: Attention, *, along: Literal["batch"]) -> Attention:  # 
     return posed.but(key=shared(problem.key), value=shared(problem.value))
 
 
-OF_PAGES = (with_pages, share_prefix)
-"""The words of this keyword."""
+TRANSFORMS = (with_pages, share_prefix)

@@ -13,9 +13,11 @@ import numpy as np
 
 from attnspec.core.declaration import Limits, within_form
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import DEFAULT_BASE
+from attnspec.core.rotary import DEFAULT_BASE, POSITIONS
 from attnspec.faults import rotary_work as sound
 from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
 from attnspec.faults.rotary_work import Rotate, Rotation, halves_of, staged_rotation
 from attnspec.problems.problem import Array
 
@@ -174,7 +176,7 @@ _PAIRS = f"{_SOME} with more than one pair"
 _G, _HF = "https://github.com/", "https://github.com/huggingface/transformers/"
 _IS_RIGHT = "the output has the dtype of the input"
 
-FAULTS = (
+_FAULTS = (
     _fault("rotary_pairs_swapped", "Neighbours are turned for halves, and halves for neighbours.", "more than one pair",
            staged_rotation(paired=lambda work: halves_of(work.width, interleaved=not work.interleaved)),
            f"{_G}tenstorrent/tt-metal/issues/26844"),
@@ -270,3 +272,22 @@ FAULTS = (
     _fault("rotary_output_widened", "The answer has the dtype of cos and sin.", "half dtypes", _widened,
            equivalents={DType.FLOAT64: _IS_RIGHT, DType.FLOAT32: _IS_RIGHT}),
 )
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {"rotary embedding": {
+    "tenstorrent/tt-metal/issues/26844": "rotary_pairs_swapped",
+    "PaddlePaddle/PaddleFleet/pull/678": "rotary_interleaved_ignored",
+    "pie-project/pie/issues/602": "rotary_halves_of_all",
+    "NVIDIA/Megatron-LM/issues/453": "rotary_positions_ignored",
+    "turboderp/exllama/pull/101": "rotary_positions_run_on",
+    "NVIDIA-NeMo/Automodel/pull/2377": "rotary_positions_from_first",
+    "pegainfer-project/pegainfer/issues/220": "rotary_cache_clamped",
+    "huggingface/candle/pull/3746": "rotary_base_ignored",
+    "pie-project/pie/pull/603": "rotary_frequency_of_width",
+    "sgl-project/sglang-jax/issues/1472": "rotary_frequency_in_bfloat16",
+    "huggingface/transformers/pull/29285": "rotary_angle_in_bfloat16",
+    "nkalyanv99/UNI-D2/pull/6": "rotary_positions_in_bfloat16",
+    "huggingface/transformers/issues/48428": "rotary_positions_in_tf32",
+    "oxiglade/mlx-rs/issues/359": "rotary_first_head_only_for_one_token",
+}}
+
+MISTAKES = AspectFaults(about={POSITIONS: _FAULTS}, bugs=_BUGS)

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.backward import backward
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
 from attnspec.faults.layer import SOUND_LAYER, LayerCall, Params, both, heads_of, merge, split, staged_layer, take
 from attnspec.faults.staged import attention
 from attnspec.problems.problem import INPUTS, Array
@@ -28,7 +29,7 @@ _WIDE = dict.fromkeys((DType.FLOAT64, DType.FLOAT32), "sums are added up in the 
 def _fault(name: str, story: str, edit: Edit, reach: str = _REACH, *, link: str = "",
            same: Mapping[DType, str] | None = None) -> Fault:
     """A fault whose forward pass is sound, and the gradients of whose inputs are."""
-    return Fault(f"grad_param_{name}", Stage.GRAD_OUTPUT, story, reach, staged_layer(), link, Kind.LAYER,
+    return Fault(f"grad_param_{name}", GRAD, story, reach, staged_layer(), link, Kind.LAYER,
                  equivalents=same or {}, backward=lambda: as_layer_backward(edit))
 
 

@@ -1,10 +1,11 @@
-"""Words of `then` about a cache that has room for so many keys."""
+"""The words of the spec language that are about decoders: how the past came into a cache, and what a full one does."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from attnspec.core.conventions import UNDEFINED
+from attnspec.core.keyword_nouns import StepPattern
 from attnspec.problems.caches import filled, last_keys
 from attnspec.problems.problem import Problem
 from attnspec.record.outcome import Measured
@@ -12,9 +13,17 @@ from attnspec.subjects.subject import SubjectAnswer, SubjectRaised, UnusableAnsw
 from attnspec.vocabulary.measures import measure, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
+from attnspec.vocabulary.transforms.axes import Attention
 
 LARGEST = 4096
 """Slots of a cache that is filled to its end."""
+
+
+def with_steps(posed: Attention, *, to: StepPattern) -> Attention:
+    """Store the same past in other calls. `tried_before` is put only to decoders that leave a used cache as it was."""
+    if to == "tried_before" and posed.conventions.get("used_cache", UNDEFINED) != "kept":
+        raise OutsideLimits("it does not promise that a cache can be continued a second time")
+    return posed.but(cache=to)
 
 
 def overfull_cache_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -68,3 +77,7 @@ def _compared(scene: Scene, name: str, answer: SubjectAnswer, problem: Problem, 
     output = answer.output.astype(expected.output.dtype)
     return measure(name, output, expected.output, expected.output_allowance, expected.output_claimed[..., None],
                    what=f"the output over {seen}")
+
+
+TRANSFORMS = (with_steps,)
+RELATIONS = (overfull_cache_follows_convention, full_cache_agrees_with_definition)

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnspec.aspects.decoder import mistakes as wrong
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import InputForm
-from attnspec.faults import decoding_mistakes as wrong
+from attnspec.core.forms import STATE, InputForm
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import both, decoder, recalling, storing
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults
 from attnspec.faults.staged import Attend, around
 
 _ANY, _TWICE = "a past", "a past that came in two calls and more"
@@ -28,7 +29,7 @@ _LIMITED = Limits(grouped=True, broadcasts=True, cache=wrong.CAPACITY)
 def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], link: str = "", *,
            limits: Limits | None = None) -> Fault:
     """A fault of a decoder."""
-    plain = Fault(f"decoder_{name}", Stage.CACHE, story, reach, make, link and f"{_G}{link}", form=InputForm.DECODER)
+    plain = Fault(f"decoder_{name}", STATE, story, reach, make, link and f"{_G}{link}", form=InputForm.DECODER)
     return plain if limits is None else replace(plain, limits=limits)
 
 
@@ -133,4 +134,4 @@ _STATES = (
            around(wrong.refuses_early), limits=_LIMITED),
 )
 
-FAULTS = (*_STORED, *_READ, *_COUNTED, *_RINGS, *_STATES)
+MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_RINGS, *_STATES)})

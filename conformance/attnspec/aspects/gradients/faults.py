@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from attnspec.aspects.gradients.parameter_faults import FAULTS as OF_PARAMETERS
+from attnspec.aspects.gradients.state_faults import FAULTS as OF_STATE
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType
 from attnspec.faults import backward_edits as edit
 from attnspec.faults.backward_edits import BFLOAT16, FLOAT16, rounded, times, where
 from attnspec.faults.backward_edits import gradient_fault as _fault
 from attnspec.faults.backward_work import BackwardMethod, BackwardValues
-from attnspec.faults.grad_params import FAULTS as OF_PARAMETERS
-from attnspec.faults.grad_state import FAULTS as OF_STATE
-from attnspec.faults.mistakes import all_mistakes
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
 from attnspec.problems.problem import Array
 
 _ANY = "gradients"
@@ -194,6 +198,17 @@ _ADDED = (
                        -np.minimum(known.weights[..., known.taken.keys:], 0.999))),
 )
 
-OF_ASPECTS = tuple(fault for aspect in all_mistakes() for fault in aspect.backward)
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {"backward pass": {
+    "ROCm/aotriton/issues/236": "grad_ignores_strides",
+    "marin-community/levanter/pull/449": "grad_key_of_one_head grad_value_of_one_head",
+    "XunhaoLai/native-sparse-attention-triton/issues/27": "grad_key_groups_by_turns",
+    "pytorch/pytorch/issues/41508": "grad_empty_row_nan",
+    "facebookresearch/xformers/pull/467": "grad_partial_sums_stored",
+    "huggingface/diffusers/pull/14341": "grad_heads_misread",
+    "paiml/aprender/pull/2203": "grad_param_severed",
+    "hao-ai-lab/FastVideo/pull/925": "grad_key_lengths_dropped",
+}}
 
-FAULTS = (*_SCALES, *_DELTA, *_WEIGHTS, *_READ, *_SUMS, *_VISIBILITY, *_ADDED, *OF_ASPECTS, *OF_STATE, *OF_PARAMETERS)
+MISTAKES = AspectFaults(
+    about={GRAD: (*_SCALES, *_DELTA, *_WEIGHTS, *_READ, *_SUMS, *_VISIBILITY, *_ADDED)},
+    backward=(*OF_STATE, *OF_PARAMETERS), bugs=_BUGS)

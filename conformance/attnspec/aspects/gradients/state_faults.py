@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.keyword_nouns import GRAD
 from attnspec.faults.backward import AttendBackward, as_backward
 from attnspec.faults.backward_work import BackwardMethod
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
 from attnspec.faults.purity import misread
 from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
 from attnspec.faults.work import PreparedCall
@@ -111,7 +112,7 @@ def _overwriting(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapp
 
 
 def _fault(name: str, story: str, make: Callable[[], AttendBackward], reach: str = _ANY, link: str = "") -> Fault:
-    return Fault(f"grad_{name}", Stage.GRAD_OUTPUT, story, reach, staged(), link, backward=make)
+    return Fault(f"grad_{name}", GRAD, story, reach, staged(), link, backward=make)
 
 
 _MOST = 2.0
@@ -131,7 +132,7 @@ FAULTS = (
            "an output's gradient that is not contiguous", "https://github.com/ROCm/aotriton/issues/236"),
     _fault("expanded_once", "Of an output's gradient at stride 0, memory beyond its one number is read.",
            _misreading(_once), "an output's gradient that is expanded"),
-    Fault("grad_switches_to_training", Stage.GRAD_OUTPUT, "A backward pass leaves the function in training mode.",
+    Fault("grad_switches_to_training", GRAD, "A backward pass leaves the function in training mode.",
           "a call after a backward pass", _in_training, backward=_switching),
     _fault("overwrites", "The output's gradient is scaled in place.", _changed(_overwriting)),
     _fault("in_float32", "Gradients come back in the dtype of the accumulators.",

@@ -1,20 +1,60 @@
-"""Words of `then` about rotary embeddings: what stays, whatever the angles, and how rotations go together."""
+"""The words of the spec language that are about rotary embeddings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
 import numpy as np
 
+from attnspec.core.rotary import FARTHEST
 from attnspec.numerics.precision import unit
 from attnspec.numerics.rotary import is_interleaved, norm_allowance, pairs
 from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Measured
+from attnspec.vocabulary.hints import DrawnSeed
 from attnspec.vocabulary.measures import equal, keep, measure, of_run, seen_of
 from attnspec.vocabulary.observables import see
-from attnspec.vocabulary.scene import NoClaim, ObservedRun, Scene, Side, working
+from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side, working
 from attnspec.vocabulary.signature import ORIGINAL, RunName
+from attnspec.vocabulary.transforms.axes import permutation
 
+Rotary = Posed[RotaryProblem]
+Along = Literal["batch", "heads", "tokens"]
+_AXIS: Mapping[Along, Axis] = {"batch": "B", "heads": "H", "tokens": "T"}
 NAME = "rotated x"
+
+
+def shift_places(posed: Rotary, *, by: int) -> Rotary:
+    """Move every token by so many places."""
+    places = posed.one.positions + np.int32(by)
+    if places.max() > FARTHEST:
+        raise NoClaim("a place would lie beyond the farthest that is put")
+    return posed.but(positions=places)
+
+
+def one_at_a_time(posed: Rotary, *, along: Along) -> Rotary:
+    """Take x apart: one call for each batch entry, head or token, with its own positions; the answers joined again."""
+    axis = _AXIS[along]
+    count = posed.one.sizes.by_axis[axis]
+    return replace(posed, parts=tuple(_take_entries(posed.one, axis, np.array([at])) for at in range(count)), join=axis)
+
+
+def reorder(posed: Rotary, *, along: Along, by: DrawnSeed) -> Rotary:
+    """Put batch entries, heads or tokens in another order; the answer is read back in the old one."""
+    axis = _AXIS[along]
+    order = permutation(by, posed.one.sizes.by_axis[axis])
+    return replace(posed, parts=(_take_entries(posed.one, axis, order),)).reading(axis, np.argsort(order))
+
+
+def _take_entries(problem: RotaryProblem, axis: Axis, index: Array) -> RotaryProblem:
+    """The entries at these places along an axis of x (B,H,T,D), and of positions (B,T) where they have it."""
+    x = np.ascontiguousarray(np.take(problem.x, index, axis="BHTD".index(axis)))
+    if axis == "H":
+        return problem.but(x=x)
+    return problem.but(x=x, positions=np.ascontiguousarray(np.take(problem.positions, index, axis="BT".index(axis))))
 
 
 def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -123,4 +163,5 @@ def _carried(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:
     return carried
 
 
+ROTARY_TRANSFORMS = (shift_places, one_at_a_time, reorder)
 ROTARY_RELATIONS = (leaves_input_as_it_is, leaves_the_rest, keeps_pair_norms, scores_agree, composes)

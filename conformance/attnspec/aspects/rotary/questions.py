@@ -1,8 +1,8 @@
-"""Questions to rotary embeddings: which features are a pair, and how far tokens may stand."""
+"""What a probe asks rotary embeddings: which features are a pair, and how far tokens may stand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import takewhile
 
@@ -36,7 +36,7 @@ def pairs(asker: Asker) -> Reply:
     return Reply(partner, f"the first feature of {width} moves to {moved}")
 
 
-def farthest(asker: Asker) -> Reply:
+def _farthest(asker: Asker) -> Reply:
     """The largest of some places up to which tokens are turned by their own angle. Raises NotAsked or Failed."""
     turned = list(takewhile(partial(_is_turned, asker, {PAIRS: pairs(asker).answer}), _PLACES))
     return Reply(str(turned[-1]) if turned else OTHER, f"of {', '.join(map(str, _PLACES))}")
@@ -68,10 +68,13 @@ def _claimed_pairs(declaration: Declaration) -> str:
     return "halves" if "interleaved" in declaration.keywords else convention(PAIRS)(declaration)
 
 
-ALL = (
+ROTARY_QUESTIONS = (
     Question("rotary.pairs", CONVENTIONS[PAIRS].question, {
         **{answer: says for answer, says in CONVENTIONS[PAIRS].answers.items() if answer != UNDEFINED}, **FAILURES},
         pairs, _claimed_pairs),
     Question("rotary.farthest", "Which is the farthest of some places up to 131072 where a token is turned by its own "
-                                "angle?", {}, farthest, when=When.EVERY_DTYPE),
+                                "angle?", {}, _farthest, when=When.EVERY_DTYPE),
 )
+
+CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {PAIRS: pairs}
+"""By convention, what finds out what a subject does."""

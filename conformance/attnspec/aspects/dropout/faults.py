@@ -1,0 +1,445 @@
+"""Dropout that gets wrong what becomes of a weight, or which ones are dropped, also in the backward pass."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import cast
+
+import numpy as np
+
+from attnspec.aspects.dropout.dropping import (
+    FORMULATIONS,
+    TILE,
+    Draw,
+    Shape,
+    by_counter,
+    counted,
+    drop_by,
+    factors_of,
+)
+from attnspec.core.keyword_nouns import RATE, SEED
+from attnspec.core.keywords import KeywordArguments
+from attnspec.faults import staged as sound
+from attnspec.faults.aspect_stage import AspectStage
+from attnspec.faults.backward import Edit, Edits, as_backward
+from attnspec.faults.backward_work import BackwardMethod, BackwardValues
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
+from attnspec.faults.serving import drop
+from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
+from attnspec.faults.work import PreparedCall
+from attnspec.problems.problem import Array
+
+__all__ = ["FORMULATIONS", "MISTAKES", "STAGE"]
+
+
+class DropoutStage(AspectStage):
+    """Dropout as attention computes it: each weight draws by its place."""
+
+    def weight_factors(self, call: KeywordArguments[Array], shape: Shape) -> Array | None:
+        """(B,H,T,S), which is the shape: 0, or one over one minus the rate; None without dropout."""
+        return factors_of(call, shape)
+
+
+STAGE = DropoutStage()
+
+Gain = Callable[[float], float]
+Drop = Callable[[Array, PreparedCall], Array]
+
+
+def uniform(work: PreparedCall, weights: Array) -> Array:
+    """Numbers in [0, 1), in the shape of the weights, (B,H,T,S)."""
+    B, H, T, S = weights.shape
+    return by_counter(work.seed or 0, (B, H, T, S))
+
+
+def _drop(gain: Gain, chance: Gain = lambda rate: rate) -> Drop:
+    """A `drop` stage with another factor of what is kept, or another chance of being dropped."""
+    def drop(weights: Array, work: PreparedCall) -> Array:
+        """(B,H,T,S)."""
+        if not (rate := work.dropout_rate):
+            return weights
+        kept = uniform(work, weights) >= chance(rate)
+        return np.where(kept & (rate < 1), weights * weights.dtype.type(gain(min(rate, 0.999))), 0)
+    return drop
+
+
+def _rescaled(rate: float) -> float:
+    return 1 / (1 - rate)
+
+
+def _before_softmax(logits: Array, work: PreparedCall) -> Array:
+    """The weights (B,H,T,S) of logits that are dropped before: the row sums to one again."""
+    if not (rate := work.dropout_rate):
+        return sound.softmax(logits, work)
+    kept = uniform(work, logits) >= rate
+    return sound.softmax(np.where(kept, logits, -np.inf).astype(logits.dtype), work)
+
+
+def _logits_to_zero(logits: Array, work: PreparedCall) -> Array:
+    """The weights (B,H,T,S) of logits of which the dropped ones are 0, and the others grow."""
+    if not (rate := work.dropout_rate) or rate == 1:
+        return sound.softmax(logits, work)
+    kept = uniform(work, logits) >= rate
+    return sound.softmax(np.where(kept, logits * logits.dtype.type(_rescaled(rate)), 0), work)
+
+
+def _renormalised(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,S): what is kept sums to one."""
+    if not (rate := work.dropout_rate):
+        return weights
+    return sound.normalise(np.where(uniform(work, weights) >= rate, weights, 0))
+
+
+def _of_output(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv), some of whose entries are dropped."""
+    if not (rate := work.dropout_rate):
+        return output
+    kept = counted(work.seed or 0, np.arange(output.size).reshape(output.shape)) >= rate
+    return np.where(kept & (rate < 1), output * output.dtype.type(_rescaled(min(rate, 0.999))), 0)
+
+
+def _of_values(weights: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv) of values some of whose entries are dropped."""
+    if not (rate := work.dropout_rate):
+        return sound.mix(weights, work)
+    kept = counted(work.seed or 0, np.arange(work.value.size).reshape(work.value.shape)) >= rate
+    grown = work.value * work.value.dtype.type(_rescaled(min(rate, 0.999)))
+    return sound.mix(weights, work.but(value=np.where(kept & (rate < 1), grown, 0)))
+
+
+def _both(weights: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv) of weights that were dropped already, dropped once more."""
+    return _of_output(sound.mix(weights, work), work)
+
+
+def _nan_at_one(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,S): 0 divided by 0 where all are dropped."""
+    if not (rate := work.dropout_rate):
+        return weights
+    kept = (uniform(work, weights) >= rate).astype(weights.dtype)
+    return weights * (kept / weights.dtype.type(1 - rate))
+
+
+def _one_keeps_all(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,S): a rate of 1 is taken for an invalid one, and nothing is dropped."""
+    return weights if work.dropout_rate == 1 else drop(weights, work)
+
+
+def _default_at_zero(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,S): a rate of 0 is taken for one that is not given, and the default is 0.1."""
+    return drop(weights, work.but(dropout_rate=0.1) if work.dropout_rate == 0 else work)
+
+
+def _coarse(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,S): the factor is rounded to eight bits."""
+    if not (rate := work.dropout_rate):
+        return weights
+    gain = np.round(_rescaled(min(rate, 0.999)) * 128) / 128 * (1 - 2.0**-5)
+    return np.where((uniform(work, weights) >= rate) & (rate < 1), weights * weights.dtype.type(gain), 0)
+
+
+def _small_kept(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,S): only weights above the mean are dropped."""
+    dropped = drop(weights, work)
+    if not work.dropout_rate or work.dropout_rate == 1:
+        return dropped
+    mean = weights.mean(axis=-1, keepdims=True)
+    return np.where(weights > mean, dropped, weights * weights.dtype.type(_rescaled(work.dropout_rate)))
+
+
+def _largest_kept(weights: Array, work: PreparedCall) -> Array:
+    """(B,H,T,S): the largest weight of a row is never dropped."""
+    dropped = drop(weights, work)
+    if not work.dropout_rate or work.dropout_rate == 1:
+        return dropped
+    is_top = weights == weights.max(axis=-1, keepdims=True)
+    return np.where(is_top, weights * weights.dtype.type(_rescaled(work.dropout_rate)), dropped)
+
+
+_ABOVE = "a dropout rate above 0"
+_ANY = f"{_ABOVE} and below 1"
+
+
+def _fault(name: str, story: str, reach: str = _ANY, link: str = "", **stages: Callable[..., Array]) -> Fault:
+    return Fault(f"drop_{name}", RATE, story, reach, staged(**stages), link)
+
+
+_OF_RATES = (
+    _fault("not_rescaled", "What is kept is not divided by one minus the rate.", drop=_drop(lambda _: 1.0)),
+    _fault("rescaled_twice", "What is kept is divided in the kernel and after it.",
+           drop=_drop(lambda rate: _rescaled(rate) ** 2)),
+    _fault("rescaled_by_rate", "What is kept is divided by the rate.", "a rate other than 0, 1/2 and 1",
+           link="https://github.com/NVIDIA/apex/pull/816",
+           drop=_drop(lambda rate: 1 / rate)),
+    _fault("multiplied_by_keep", "What is kept is multiplied by one minus the rate, as evaluation once was.",
+           drop=_drop(lambda rate: 1 - rate)),
+    _fault("gain_off", "The factor of what is kept is a hundredth too small.",
+           drop=_drop(lambda rate: _rescaled(rate) * 0.99)),
+    _fault("gain_coarse", "The factor of what is kept is about 3 % too small, as from a coarse table.", drop=_coarse),
+    _fault("rate_is_keep", "The rate is taken for the probability of being kept.", "a rate other than 0, 1/2 and 1",
+           drop=_drop(lambda rate: 1 / rate, lambda rate: 1 - rate)),
+    _fault("rate_is_keep_unscaled", "Weights are dropped with one minus the rate, and scaled for the rate.",
+           "a rate other than 0, 1/2 and 1", drop=_drop(_rescaled, lambda rate: 1 - rate)),
+    _fault("rate_halved", "Half as many are dropped as should be, and the others scaled for the rate.",
+           drop=_drop(_rescaled, lambda rate: rate / 2)),
+    _fault("rate_a_tenth",
+           "A tenth is dropped whatever the rate, and the rest scaled for the rate.", "a rate other than 0, 0.1 and 1",
+           drop=_drop(_rescaled, lambda _: 0.1)),
+    _fault("rate_off", "Of 256 draws eight more are dropped than should be.",
+           drop=_drop(_rescaled, lambda rate: rate + 8 / 256)),
+    _fault("before_softmax", "Logits are dropped before the softmax, which makes the rest sum to one.",
+           softmax=_before_softmax, drop=lambda weights, _: weights),
+    _fault("logits_to_zero", "Logits are dropped before the softmax, to 0.", _ABOVE, softmax=_logits_to_zero,
+           drop=lambda weights, _: weights),
+    _fault("renormalised", "What is kept is divided by its sum.", drop=_renormalised),
+    _fault("ignored", "The rate is accepted and nothing is dropped.", _ABOVE, drop=lambda weights, _: weights),
+    _fault("on_output", "The output is dropped, not the weights.", drop=lambda weights, _: weights,
+           finish=_of_output),
+    _fault("on_values", "The values are dropped, not the weights.", drop=lambda weights, _: weights, mix=_of_values),
+    _fault("on_output_too", "The output is dropped besides the weights.", mix=_both),
+    _fault("nan_at_one", "At rate 1 what is kept, nothing, is divided by 0.", "a dropout rate of 1", drop=_nan_at_one),
+    _fault("one_keeps_all", "A rate of 1 drops nothing.", "a dropout rate of 1", drop=_one_keeps_all),
+    _fault("default_at_zero", "A rate of 0 is taken for none, and the default is a tenth.", "a dropout rate of 0",
+           drop=_default_at_zero),
+    _fault("small_kept", "Weights below the row's mean are never dropped.", drop=_small_kept),
+    _fault("largest_kept", "The largest weight of a row is never dropped.", drop=_largest_kept),
+)
+
+
+def _shared(axis: int) -> Draw:
+    """The numbers of the first entry of an axis serve all."""
+    def draw(seed: int, shape: Shape) -> Array:
+        """(B,H,T,S)."""
+        return np.broadcast_to(np.take(by_counter(seed, shape), [0], axis=axis), shape)
+    return draw
+
+
+def _repeated(axis: int, period: int = TILE) -> Draw:
+    """The numbers repeat along an axis."""
+    def draw(seed: int, shape: Shape) -> Array:
+        """(B,H,T,S)."""
+        return np.take(by_counter(seed, shape), np.arange(shape[axis]) % period, axis=axis)
+    return draw
+
+
+def _by_place(number: Callable[[Array, Array, Array, Array, Shape], Array]) -> Draw:
+    """The numbers follow from a counter that is made of the places along each axis."""
+    def draw(seed: int, shape: Shape) -> Array:
+        """(B,H,T,S)."""
+        b, h, i, j = np.ogrid[:shape[0], :shape[1], :shape[2], :shape[3]]
+        return counted(seed, np.broadcast_to(number(b, h, i, j, shape), shape))
+    return draw
+
+
+def _tiles_alike(seed: int, shape: Shape) -> Array:
+    """(B,H,T,S): each tile of 16 by 16 has the numbers of the first."""
+    rows, columns = (np.arange(length) % TILE for length in shape[2:])
+    return by_counter(seed, shape)[:, :, rows][..., columns]
+
+
+def _pairs_of_heads(seed: int, shape: Shape) -> Array:
+    """(B,H,T,S): two heads each have the same numbers."""
+    return np.take(by_counter(seed, shape), np.arange(shape[1]) // 2 * 2, axis=1)
+
+
+def _antithetic(seed: int, shape: Shape) -> Array:
+    """(B,H,T,S): each odd query has one minus the numbers of the query before."""
+    numbers = by_counter(seed, shape)
+    before = np.take(numbers, np.arange(shape[2]) // 2 * 2, axis=2)
+    return np.where(np.arange(shape[2])[:, None] % 2 == 1, 1 - 2.0**-24 - before, numbers)
+
+
+def _low_bits(seed: int, shape: Shape) -> Array:
+    """(B,H,T,S): a linear generator, whose neighbouring numbers hang together."""
+    places = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
+    return ((seed % 65_536 + places * 75) % 65_537) / 65_537
+
+
+def _fresh() -> Attend:
+    """One that draws anew at each call."""
+    calls = count(1)
+    return as_attend(lambda call: attention(call.but(
+        seed=None if call.seed is None else call.seed + 7919 * next(calls))))
+
+
+def _after_another() -> Attend:
+    """One whose generator is set at the first call, and runs on."""
+    state: dict[int, int] = {}
+
+    def seed(given: int) -> int:
+        state[given] = state.get(given, -1) + 1
+        return given + 7919 * state[given]
+
+    return as_attend(lambda call: attention(call if call.seed is None else call.but(seed=seed(call.seed))))
+
+
+def _left_on() -> Attend:
+    """One that goes on dropping after the first call that asked for it."""
+    state: dict[str, float | None] = {}
+
+    def answer(rate: float | None) -> float | None:
+        state["rate"] = rate or state.get("rate")
+        return state["rate"] if rate is None else rate
+
+    return as_attend(lambda call: attention(call.but(dropout_rate=answer(call.dropout_rate))))
+
+
+def _by_contents(weights: Array, work: PreparedCall) -> Array:
+    """A `drop` stage (B,H,T,S) whose seed is mixed with what the first query holds."""
+    mixed = int(np.nan_to_num(np.abs(work.query[0, 0, 0, 0])) * 1000) % 2**31
+    return SOUND.drop(weights, work.but(seed=(work.seed or 0) ^ mixed))
+
+
+def _drop_fault(name: str, story: str, draw: Draw, reach: str = _ANY) -> Fault:
+    return Fault(f"drop_{name}", SEED, story, reach, staged(drop=drop_by(draw)))
+
+
+_SHARED = (
+    _drop_fault("alike_in_heads", "All heads drop the same.", _shared(1), "H > 1"),
+    _drop_fault("alike_in_batch", "All batch entries drop the same.", _shared(0), "B > 1"),
+    _drop_fault("alike_in_queries", "All queries of a head drop the same keys.", _shared(2), "T > 1"),
+    _drop_fault("alike_in_keys", "A query keeps all keys, or none.", _shared(3), "S > 1"),
+    _drop_fault("alike_in_pairs_of_heads", "Two heads each drop the same, as those that share a key do.",
+                _pairs_of_heads, "H > 1"),
+    _drop_fault("alike_in_tiles", "The seed's offset is that of a tile: all tiles of 16 by 16 drop the same.",
+                _tiles_alike, "T > 16 or S > 16"),
+    _drop_fault("repeated_queries", "What is dropped repeats itself after 16 queries.", _repeated(2), "T > 16"),
+    _drop_fault("repeated_keys", "What is dropped repeats itself after 16 keys.", _repeated(3), "S > 16"),
+    _drop_fault("along_diagonals", "The counter is the sum of the places, not their number.",
+                _by_place(lambda b, h, i, j, n: (b * n[1] + h) * (n[2] + n[3]) + i + j), "T > 1 and S > 1"),
+    _drop_fault("rows_overlap", "A row's counter begins 16 places behind the row before.",
+                _by_place(lambda b, h, i, j, n: (b * n[1] + h) * 10**6 + i * 16 + j), "T > 1 and S > 16"),
+    _drop_fault("batch_is_head", "The counter adds the numbers of batch entry and head.",
+                _by_place(lambda b, h, i, j, n: ((b + h) * n[2] + i) * n[3] + j), "B > 1 and H > 1"),
+    _drop_fault("antithetic", "Each second query draws one minus the numbers of the query before.",
+                _antithetic, "T > 1"),
+    _drop_fault("linear_generator", "A linear generator draws, whose neighbours hang together.", _low_bits),
+    _drop_fault("seeds_overlap", "The counter is the place plus the seed: the next seed drops the same, one place on.",
+                lambda seed, shape: counted(1, np.arange(np.prod(shape)).reshape(shape) + seed),
+                "two seeds that lie close together"),
+    _drop_fault("seed_ignored", "What is dropped is always the same, whatever the seed.",
+                lambda _, shape: by_counter(0, shape), "two seeds that differ"),
+    _drop_fault("seed_low_bits", "Of the seed 16 bits are read.", lambda seed, shape: by_counter(seed % 2**16, shape),
+                "two seeds that differ by a multiple of 2^16"),
+)
+
+_AGAIN = "a second call with the same seed"
+
+_STATE = (
+    Fault("drop_anew_each_call", SEED, "The seed is ignored, and each call draws anew.", _AGAIN, _fresh),
+    Fault("drop_generator_runs_on", SEED, "The seed is set once, and the generator runs on.", _AGAIN,
+          _after_another),
+    Fault("drop_left_on", SEED, "A module that has dropped once goes on in evaluation.",
+          "a call without a rate after one with a rate", _left_on,
+          link="https://github.com/facebookresearch/vjepa2/pull/160"),
+    Fault("drop_by_contents", SEED, "What is dropped hangs on what the queries hold.",
+          "two calls with one seed and different queries", staged(drop=_by_contents)),
+)
+
+
+def _backward(name: str, story: str, reach: str = "gradients under dropout", link: str = "", **edits: Edit) -> Fault:
+    """A fault whose forward pass is sound."""
+    made = cast(Edits, edits)  # keywords are spots
+    return Fault(f"grad_drop_{name}", SEED, story, reach, staged(), link,
+                 backward=lambda: as_backward(BackwardMethod(), made))
+
+
+def _other_factor(draw: Draw) -> Edit:
+    """An edit of the factors (B,H,T,S), drawn otherwise."""
+    def edit(array: Array, known: BackwardValues) -> Array:
+        """(B,H,T,S)."""
+        B, H, T, S = array.shape
+        factor = factors_of(known.taken.call, (B, H, T, S), draw)
+        return array if factor is None else factor.astype(array.dtype)
+    return edit
+
+
+def _times_keep(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): what was divided by one minus the rate, and is not."""
+    return array * array.dtype.type(1 - (known.taken.call.dropout_rate or 0))
+
+
+def _turned(seed: int, shape: Shape) -> Array:
+    """(B,H,T,S): the numbers with queries and keys exchanged."""
+    B, H, T, S = shape
+    return by_counter(seed, (B, H, S, T)).swapaxes(-1, -2)
+
+
+def _of_value_undropped(_: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): the weights before they were dropped."""
+    return known.weights
+
+
+def _scores_dropped(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): dS is dropped once more."""
+    return array if known.factor is None else array * known.factor
+
+
+def _by_rate(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): multiplied by the rate in the place of 1/(1 - rate)."""
+    rate = known.taken.call.dropout_rate or 0
+    return array * array.dtype.type((1 - rate) * rate)
+
+
+def _nan_gradients_at_one(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): at rate 1, 0 divided by 0."""
+    return array * np.nan if known.taken.call.dropout_rate == 1 else array
+
+
+def _delta_of_kept(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,1): the mean of dP with the weights as they were applied, dropped twice."""
+    if known.factor is None:
+        return array
+    return (known.weights * known.factor * known.products).sum(axis=-1, keepdims=True)
+
+
+def _undropped(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): dP, as if nothing had been dropped."""
+    return known.taken.grad @ known.taken.value.swapaxes(-1, -2) if known.factor is not None else array
+
+
+_OF_BACKWARD = (
+    _backward("other_mask", "The backward pass draws anew.", factor=_other_factor(
+        lambda seed, shape: by_counter(seed + 1, shape))),
+    _backward("offset_forgotten", "The backward pass draws without the offset of heads and batch entries.",
+              "gradients under dropout, B·H > 1", factor=_other_factor(
+                  lambda seed, shape: np.broadcast_to(by_counter(seed, shape)[:1, :1], shape))),
+    _backward("mask_turned", "The backward pass reads what is dropped with queries and keys exchanged.",
+              "gradients under dropout, T > 1 and S > 1",
+              factor=_other_factor(_turned)),
+    _backward("mask_late", "The backward pass reads what is dropped one key on.",
+              "gradients under dropout, S > 1",
+              factor=lambda array, _: np.roll(array, 1, axis=-1)),
+    _backward("none", "The backward pass drops nothing.", factor=lambda array, _: np.ones_like(array)),
+    _backward("not_rescaled", "The backward pass does not divide by one minus the rate.", factor=_times_keep),
+    _backward("rescaled_by_rate", "The backward pass multiplies by the rate.", factor=_by_rate,
+              link="https://github.com/NVIDIA/apex/pull/816"),
+    _backward("value_not_dropped", "The value's gradient is formed with all weights.",
+              value_weights=_of_value_undropped),
+    _backward("value_not_rescaled", "The value's gradient is not divided by one minus the rate.",
+              value_weights=_times_keep),
+    _backward("products_not_dropped", "dP is formed as if nothing had been dropped.", products=_undropped),
+    _backward("products_not_rescaled", "dP is not divided by one minus the rate.", products=_times_keep),
+    _backward("scores_dropped", "dS is dropped, too.", wide_scores=_scores_dropped),
+    _backward("delta_dropped_twice", "Dropout is applied twice in the row's mean of dP.",
+              delta=_delta_of_kept),
+    _backward("nan_at_one", "At rate 1 gradients are NaN.", "gradients at a dropout rate of 1",
+              factor=_nan_gradients_at_one),
+)
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {"dropout": {
+    "Dao-AILab/flash-attention/issues/2088": "drop_seed_ignored",
+    "Dao-AILab/flash-attention/pull/2439": "drop_alike_in_tiles drop_repeated_keys",
+    "pytorch/pytorch/pull/197563": "grad_drop_other_mask",
+    "aws-neuron/nki-samples/pull/80": "drop_renormalised",
+    "PaddlePaddle/Parakeet/pull/75": "drop_before_softmax drop_logits_to_zero",
+    "zhouhaoyi/Informer2020/issues/97": "drop_ignored",
+}}
+
+MISTAKES = AspectFaults(about={RATE: _OF_RATES, SEED: (*_SHARED, *_STATE, *_OF_BACKWARD)}, bugs=_BUGS)
