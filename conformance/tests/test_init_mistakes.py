@@ -180,7 +180,7 @@ def test_a_mistake_is_convicted_by_the_printed_command(there: There, cli: Cli, t
     _, printed, _ = cli("init", "mistaken.py:over_queries")
     assert "WRONG: it is attention, but the softmax runs over the queries, not over the keys." in printed
     code, _, _ = cli("check", "mistaken/over_queries", "--implementations", "implementations", "--effort", "glance",
-                 "--dtype", "float32", "attention.definition")
+                 "--dtype", "float32", "--clause", "attention.definition")
     assert code == 1
 
 
