@@ -125,7 +125,7 @@ def test_a_documented_choice_breaks_no_clause_about_gradients() -> None:
                           harm=Harm.DOCUMENTED_CHOICE)
     line = line_of(outcome("gradients.of_query"), outcome("gradients.of_key", Verdict.VIOLATED),
                    card=replace(CARD, findings=(choice,)))
-    assert (line.held, line.broken) == ("1 of 1", ())
+    assert (line.held_share, line.broken_clauses) == ("1 of 1", ())
 
 
 def test_a_hidden_rows_own_gradient_is_zeros_where_that_was_claimed() -> None:
@@ -157,7 +157,7 @@ def test_what_gradients_were_not_judged_of_is_told_with_the_reason() -> None:
               outcome("gradients.of_input_projections"),
               outcome("gradients.of_output_projection", Verdict.INAPPLICABLE, reason=f"{SUBJECT} has no w_out")]
     line = line_of(*judged, card=layer)
-    assert line.given == ("query", "value", "input projections")
+    assert line.given_arrays == ("query", "value", "input projections")
     assert line.ungiven == {"a bias is a constant to it": ("bias",), "it has no w_out": ("output projection",)}
     record = run(*judged, cards=[layer], crowd=MANY)
     text, table = audit_text([record]), section(render_page([record]), "gradients")

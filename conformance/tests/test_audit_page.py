@@ -159,7 +159,7 @@ def test_the_most_important_findings_come_first() -> None:
         outcome("lib/a", "told.x", Verdict.VIOLATED), outcome("lib/a", "untold.x", Verdict.VIOLATED),
         outcome("lib/a", "raised.x", Verdict.ERRORED), outcome("lib/a", "died.x", Verdict.CRASHED)))
     assert [told.says for told in audited.findings] == ["died", "untold", "told", "raised", "advised", "silent"]
-    assert [told.shown is None for told in audited.findings] == [False] * 5 + [True]
+    assert [told.shown_outcome is None for told in audited.findings] == [False] * 5 + [True]
 
 
 def test_what_does_most_harm_comes_first() -> None:
@@ -169,9 +169,9 @@ def test_what_does_most_harm_comes_first() -> None:
     failures = [outcome("lib/a", f"{harm.value}.x", Verdict.VIOLATED) for harm in harms]
     advised = replace(failures[-1], level=Level.SHOULD)
     audited = looked(run([card("lib/a", *known)], *failures[:-1], advised))
-    assert [told.harm for told in audited.explaining] == [
+    assert [told.harm for told in audited.explaining_findings] == [
         Harm.FOREIGN_MEMORY, Harm.FUTURE, Harm.EXTREME, Harm.DOCUMENTED_CHOICE]
-    assert audited.leading == audited.explaining[:3]
+    assert audited.leading == audited.explaining_findings[:3]
     assert audited.lines[0].verdict == "breaks a must clause: a query sees later keys"
 
 
@@ -234,14 +234,14 @@ def test_the_smallest_case_of_the_strictest_clause_is_shown() -> None:
     advised = outcome("lib/a", "masking.a", Verdict.VIOLATED, level=Level.SHOULD)
     small = outcome("lib/a", "masking.c", Verdict.VIOLATED)
     (told,) = looked(run([card("lib/a", FINDING)], advised, large, small)).findings
-    assert told.shown == small
+    assert told.shown_outcome == small
 
 
 def test_listed_deviations_stand_apart_unless_a_finding_explains_them() -> None:
     audited = looked(run(
         [card("lib/a", FINDING)], outcome("lib/a", "core.x", Verdict.EXPECTED, reason="it is like that"),
         outcome("lib/a", "masking.row", Verdict.EXPECTED)))
-    assert [(told.says, told.sign.word) for told in audited.listed] == [("it is like that", "known deviation")]
+    assert [(told.says, told.sign.word) for told in audited.listed_findings] == [("it is like that", "known deviation")]
     assert [told.items for told in audited.findings] == [1]
     assert audited.unexplained == ()
 
@@ -358,7 +358,7 @@ def test_questions_without_a_column_are_told_by_answer() -> None:
     probes = [probe(name, ("mutated", "none")) for name in crowd()[1:]]
     record = crowded(probes=[probe(crowd()[0], ("mutated", "inputs")), *probes])
     (question,) = collect_answers(looked(record).habits).further
-    assert [(group.answer.answer, group.whom) for group in question.groups] == [
+    assert [(group.answer.answer, group.subject_names) for group in question.groups] == [
         ("none", "all 12 others that were asked"), ("inputs", "lib/subject00")]
     assert "What of mutated? none all 12 others that were asked inputs lib/subject00" in spaced_words(
         section(render_page([record]), "conventions"))
@@ -391,14 +391,14 @@ def test_an_answer_that_is_another_at_other_dtypes_says_so() -> None:
     probes = [probe("lib/a", ("mask.polarity", "keep")),
               *(probe("lib/a", ("mask.polarity", "drop"), dtype=dtype) for dtype in (DType.FLOAT16, DType.BFLOAT16))]
     (answer,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).habits.customs[0].cells[0]
-    assert (answer.answer, answer.otherwise) == ("keep", (("f16 bf16", "drop"),))
+    assert (answer.answer, answer.other_answers) == ("keep", (("f16 bf16", "drop"),))
 
 
 def test_a_switch_that_makes_a_difference_is_told_with_both_answers() -> None:
     probes = [probe("lib/a", ("hidden_row.mask", "zeros")), probe("lib/a", ("hidden_row.mask", "nan"), variant="eval"),
               probe("lib/a", ("hidden_row.mask", "zeros"), variant="compiled")]
     (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).habits.switches
-    assert [(flip.variant, flip.plain, flip.flipped, flip.dtypes) for flip in panel.flips] == [
+    assert [(flip.variant, flip.plain, flip.flipped_answer, flip.dtypes) for flip in panel.flips] == [
         ("eval", "zeros", "nan", "f32")]
     assert panel.quiet == ("compiled",)
 
@@ -410,7 +410,7 @@ def test_problems_put_to_both_tell_what_each_gave() -> None:
     record = crowded(outcome("lib/a"), cards=[card("lib/a")],
                      probes=[SubjectProbed("lib/a", "eval", DType.FLOAT32, tuple(told))])
     (panel,) = looked(record).habits.switches
-    assert [(flip.asks, flip.plain, flip.flipped, flip.standing) for flip in panel.flips] == [
+    assert [(flip.question_text, flip.plain, flip.flipped_answer, flip.manifest_word) for flip in panel.flips] == [
         ("T = S = 4", "at b=0: 1", "2", ManifestWord.AGAINST), ("a mask", "at b=0: 1", "2", ManifestWord.DECLARED)]
     assert "at b=0: 1 2 f32 ✗ says otherwise" in words(
         section(render_page([record]), "switches").replace("<td", " <td"))
@@ -424,11 +424,11 @@ def test_what_a_switch_is_there_to_change_is_no_disagreement() -> None:
 def test_a_switch_that_could_not_be_probed_says_why() -> None:
     lost = SubjectProbed("lib/a", "eval", DType.FLOAT32, (), lost="it died")
     (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=[lost])).habits.switches
-    assert (panel.lost, panel.quiet) == ((("eval", "it died"),), ())
+    assert (panel.lost_variants, panel.quiet) == ((("eval", "it died"),), ())
 
 
 def behind(record: RunRecord) -> dict[str, Any]:
-    held: dict[str, Any] = json.loads(looked(record).cells.behind)
+    held: dict[str, Any] = json.loads(looked(record).cells.cell_data)
     return held
 
 

@@ -137,10 +137,10 @@ def test_what_is_not_installed_is_named_and_audits_go_without_it(cli: Cli) -> No
 
 def test_an_audit_of_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "registered_subjects",
-                        lambda _: {"a/b": SimpleNamespace(missing="a is not installed.")})
+                        lambda _: {"a/b": SimpleNamespace(why_missing="a is not installed.")})
     with pytest.raises(TargetError, match=r"nothing registered can be judged here\. a is not installed"):
         judgeable_subjects(())
-    missing = {name: SimpleNamespace(missing=f"{name} is not installed.") for name in ("a", "b")}
+    missing = {name: SimpleNamespace(why_missing=f"{name} is not installed.") for name in ("a", "b")}
     monkeypatch.setattr(options, "registered_subjects", lambda _: missing)
     with pytest.raises(TargetError, match=r"judged here\.\n  a is not installed\.\n  b is not installed\."):
         judgeable_subjects(())

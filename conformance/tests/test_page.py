@@ -653,7 +653,7 @@ def test_a_large_array_is_cropped_around_the_worst_difference() -> None:
     far[45][90] = 3.0
     weights = Picture("weights", "T", "S", ((0.5,) * 100,) * 50)
     drawn, difference = make_grids((weights, Picture("difference", "T", "S", tuple(map(tuple, far)))))
-    assert drawn.cropped == "16 × 16 of 50 × 100 entries"
+    assert drawn.crop_text == "16 × 16 of 50 × 100 entries"
     assert any(cell.title == "(45, 90) = 3" for cell in difference.cells)
     assert any(cell.title == "(45, 90) = 0.5" for cell in drawn.cells)
 

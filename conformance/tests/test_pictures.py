@@ -218,12 +218,12 @@ def test_ticks_and_titles_count_in_the_indices_of_the_array() -> None:
     assert [(tick.index, tick.is_worst) for tick in drawn.row_ticks] == [(57, False), (58, True)]
     assert [(tick.index, tick.is_worst) for tick in drawn.column_ticks] == [(120, False), (121, True), (122, False)]
     assert drawn.cells[0].title == "(57, 120) = 0"
-    assert drawn.cropped == "2 × 3 of 90 × 200 entries"
+    assert drawn.crop_text == "2 × 3 of 90 × 200 entries"
 
 
 def test_the_worst_entry_and_marks_are_drawn_and_named() -> None:
     drawn = make_grid(CROPPED)
-    assert [(cell.over, cell.title) for cell in drawn.cells if cell.over] == [
+    assert [(cell.overlay_css, cell.title) for cell in drawn.cells if cell.overlay_css] == [
         ("masked", "(57, 122) = 0.5, masked"), ("worst", "(58, 121) = 3, the worst entry")]
     assert drawn.legend == (("worst", "the worst entry"), ("masked", "masked"))
     assert drawn.says == ("query 57 to 58 down, key 120 to 122 across; colours from 0 to 3. "
@@ -232,7 +232,7 @@ def test_the_worst_entry_and_marks_are_drawn_and_named() -> None:
 
 def test_a_difference_that_is_not_judged_has_no_colour() -> None:
     drawn = make_grid(replace(CROPPED, panel=Panel.DIFFERENCE)).cells[3]
-    assert (drawn.css, drawn.text, drawn.over) == ("z", "", "unjudged")
+    assert (drawn.css, drawn.text, drawn.overlay_css) == ("z", "", "unjudged")
     assert drawn.title == "(58, 120) = 0.25, not judged by this clause"
 
 

@@ -104,7 +104,7 @@ def _entry(joined: JoinedRecords, number: int, clause: ClauseText) -> ClauseEntr
         number=number, clause=clause, rows=rows, tally=tally_verdicts(verdicts),
         squares=tuple(square for subject in joined.subjects for square in _squares(joined, number, subject)),
         worst=SIGNS[worst] if worst else None, css=shade_verdict(worst, clause.level) if worst else "idle",
-        is_changed=clause.id in joined.changed,
+        is_changed=clause.id in joined.changed_clauses,
         instruments=tuple(dict.fromkeys(row.outcome.instrument for row in rows if row.outcome.instrument)))
 
 

@@ -30,8 +30,8 @@ class CoverageCell:
     """One bucket of an axis: how many pairs with it a subject takes, and how many of them were met."""
 
     label: str
-    met: int
-    taken: int
+    met_pairs: int
+    taken_pairs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class MeasuredCoverage:
     spans: by axis, the least and the greatest length.
     """
 
-    met: int
-    taken: int
+    met_pairs: int
+    taken_pairs: int
     spans: Mapping[str, tuple[int, int]]
     triples: int = 0
     triples_taken: int = 0
@@ -74,15 +74,16 @@ class MeasuredCoverage:
     @property
     def share(self) -> float:
         """The part of the pairs that it takes which were met."""
-        return (self.met & self.taken).bit_count() / max(1, self.taken.bit_count())
+        return (self.met_pairs & self.taken_pairs).bit_count() / max(1, self.taken_pairs.bit_count())
 
     @property
     def sentence(self) -> str:
         """`T 1–2048; 97 % of 1,220 pairs tried (two sizes, or a size and a keyword); not tried: T 2049–4096`."""
         lengths = ", ".join(f"{axis} {_span(self.spans[axis])}" for axis in AXES if axis in self.spans and axis != "G")
-        missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken and not cell.met]
+        missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken_pairs
+                  and not cell.met_pairs]
         # rounded down: what was not met is not said to be
-        share = f"{int(100 * self.share)} % of {self.taken.bit_count():,}"
+        share = f"{int(100 * self.share)} % of {self.taken_pairs.bit_count():,}"
         pairs = f"{share} pairs tried (two sizes, or a size and a keyword)"
         untried = ", ".join(missed) if len(missed) <= MOST_MISSED else f"{len(missed)} ranges of lengths, see the page"
         triples = [self.share_of_triples] if self.triples_taken else []
@@ -91,13 +92,13 @@ class MeasuredCoverage:
     @property
     def rows(self) -> tuple[CoverageRow, ...]:
         """A row an axis, and one a keyword that the subject takes."""
-        met, taken = (_by_place(found) for found in (self.met & self.taken, self.taken))
+        met, taken = (_by_place(found) for found in (self.met_pairs & self.taken_pairs, self.taken_pairs))
         axes = (CoverageRow(axis, _span(self.spans[axis]) if axis in self.spans else "",
                             tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
                                   for place in places_of(axis)))
                 for axis in AXES)
         keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),)) for name in COUNTED)
-        return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
+        return tuple(row for row in (*axes, *keywords) if any(cell.taken_pairs for cell in row.cells))
 
 
 def _by_place(found: int) -> Counter[AxisBucket | str]:

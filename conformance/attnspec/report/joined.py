@@ -36,7 +36,7 @@ class JudgedSubject:
 
     number: int
     card: SubjectCard
-    broken: str
+    broken_reason: str
     runs: tuple[str, ...]
     dtypes: tuple[DType, ...]
     is_ambiguous: bool = False
@@ -74,8 +74,8 @@ class JoinedRecords:
     faults: tuple[JudgedSubject, ...]
     clauses: tuple[ClauseText, ...]
     outcomes: Mapping[Key, Outcome]
-    changed: frozenset[str] = frozenset()
-    repeated: int = 0
+    changed_clauses: frozenset[str] = frozenset()
+    repeated_outcomes: int = 0
     probes: Mapping[int, tuple[SubjectProbed, ...]] = field(default_factory=dict)
     _by_clause: Mapping[tuple[int, str], tuple[Outcome, ...]] = field(default_factory=dict, repr=False)
 
@@ -116,8 +116,8 @@ def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
     people = cast.people(outcomes)
     clauses, changed = _clauses(runs, outcomes.values())
     return JoinedRecords(
-        runs=runs, clauses=clauses, outcomes=outcomes, changed=changed, repeated=seen - len(outcomes), probes=probes,
-        subjects=tuple(judged for judged in people if not judged.is_fault),
+        runs=runs, clauses=clauses, outcomes=outcomes, changed_clauses=changed, repeated_outcomes=seen - len(outcomes),
+        probes=probes, subjects=tuple(judged for judged in people if not judged.is_fault),
         faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_grouped(outcomes))
 
 

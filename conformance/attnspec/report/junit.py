@@ -55,11 +55,11 @@ def _suite(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
     all_outcomes = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
-    lost = _lost_together(all_outcomes, subject.broken)
+    lost = _lost_together(all_outcomes, subject.broken_reason)
     cases = [_case(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
              if outcome.verdict is not Verdict.NOT_RUN or outcome.reason not in lost]
-    if subject.broken:
-        lost = {subject.broken: lost.get(subject.broken, 0), **lost}
+    if subject.broken_reason:
+        lost = {subject.broken_reason: lost.get(subject.broken_reason, 0), **lost}
     cases += [_lost_case(subject, reason, number) for reason, number in lost.items()]
     return _count_verdicts(subject.label, run, cases, _properties(subject, run, all_outcomes))
 
@@ -72,7 +72,7 @@ def _lost_together(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
 
 def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.Element:
     """One error for all items that one reason kept from being run."""
-    name = "adapter" if reason == subject.broken else "not run"
+    name = "adapter" if reason == subject.broken_reason else "not run"
     how_many = f" ({count_noun(number, 'item')} not run)" if number else ""
     return _told_case(subject.card.id, name, _ERROR, f"{reason}{how_many}")
 

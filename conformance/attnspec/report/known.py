@@ -43,7 +43,7 @@ class BaselineComparison:
 
     run: JoinedRun
     libraries: tuple[str, ...]
-    known: tuple[KnownGroup, ...]
+    known_groups: tuple[KnownGroup, ...]
     changes: tuple[KnownGroup, ...]
 
     @property
@@ -59,7 +59,7 @@ class BaselineComparison:
     @property
     def items(self) -> int:
         """How many known failures are as listed."""
-        return sum(group.items for group in self.known)
+        return sum(group.items for group in self.known_groups)
 
     @property
     def tally(self) -> Mapping[str, int]:
@@ -68,7 +68,7 @@ class BaselineComparison:
         return {each.value: found.get(each.value, 0) for each in Novelty}
 
     @property
-    def changed(self) -> int:
+    def changed_count(self) -> int:
         """How many failures have changed in all."""
         return sum(self.tally.values())
 

@@ -221,7 +221,7 @@ def _conventions(joined: JoinedRecords) -> Mapping[str, Convention]:
 
 
 def _audit_headline(looked: Audit, summary: Summary) -> tuple[str, str]:
-    return looked.headline, "bad" if looked.unexplained or summary.interrupted else "idle"
+    return looked.headline, "bad" if looked.unexplained or summary.interrupted_runs else "idle"
 
 
 def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:

@@ -38,7 +38,7 @@ class PictureCell:
     css: str
     text: str
     title: str
-    over: str = ""
+    overlay_css: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class PictureGrid:
     is_diverging: bool
     low: str
     high: str
-    cropped: str
+    crop_text: str
     legend: tuple[tuple[str, str], ...]
     says: str
 
@@ -138,7 +138,7 @@ def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale 
         width=_MARGIN[0] + columns * width, height=_MARGIN[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
         low=format_figure(-scale.high if scale.is_diverging else scale.low), high=format_figure(scale.high),
-        cropped=_describe_crop(_full_shape(picture), shown.shape), legend=_legend(cells),
+        crop_text=_describe_crop(_full_shape(picture), shown.shape), legend=_legend(cells),
         says=_describe_picture(shown, scale))
 
 
@@ -260,7 +260,7 @@ def _ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, 
 
 def _legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
     """What occurs among the cells and is no colour of the scale."""
-    met = {name for cell in cells for name in cell.over.split()} | {
+    met = {name for cell in cells for name in cell.overlay_css.split()} | {
         "nan" for cell in cells if cell.css in ("nan", "inf")}
     return tuple((name, says) for name, says in SAYS.items() if name in met)
 

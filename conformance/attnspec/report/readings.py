@@ -47,7 +47,7 @@ class SubjectReadings:
     quantities: tuple[Quantity, ...]
 
     @property
-    def worded(self) -> tuple[Quantity, ...]:
+    def worded_quantities(self) -> tuple[Quantity, ...]:
         """The quantities that are words."""
         return tuple(quantity for quantity in self.quantities if quantity.is_worded)
 

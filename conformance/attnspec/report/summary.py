@@ -66,7 +66,7 @@ class SubjectStanding:
     items: int
     cause: str = ""
     begins: str = ""
-    refused: tuple[str, ...] = ()
+    refused_words: tuple[str, ...] = ()
     conventions: tuple[str, ...] = ()
 
 
@@ -77,7 +77,7 @@ class Summary:
     title: str
     css: str
     standings: tuple[SubjectStanding, ...]
-    interrupted: tuple[JoinedRun, ...]
+    interrupted_runs: tuple[JoinedRun, ...]
     digests: tuple[tuple[str, str, str], ...]
     items: int
     cases: int
@@ -91,7 +91,7 @@ def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
     interrupted = tuple(run for run in joined.runs if run.record.interrupted)
     title, css = _title(joined, standings, is_whole=not interrupted)
     return Summary(
-        title=title, css=css, standings=standings, interrupted=interrupted, digests=_digests(joined.runs),
+        title=title, css=css, standings=standings, interrupted_runs=interrupted, digests=_digests(joined.runs),
         items=len(joined.outcomes), cases=sum(outcome.cases for outcome in joined.outcomes.values()),
         no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()),
         probes=sum(len(run.record.probes) for run in joined.runs))
@@ -113,7 +113,7 @@ def _make_standing(joined: JoinedRecords, subject: JudgedSubject, *, strict: boo
     worst = [overall_verdict(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
-    word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
+    word, css = _word(flat, subject.broken_reason, strict=strict, is_whole=is_whole)
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
     groups = explain_bugs(failures)
     efforts = {run.record.header.effort for run in joined.runs if run.letter in subject.runs}
@@ -218,7 +218,7 @@ def _title(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_wh
     if len(standings) == 1:
         [only] = standings
         others = "".join(f"; {each}" for each in only.conventions) if only.css == "good" else ""
-        refused = f"; refuses {', '.join(only.refused)}" if only.refused else ""
+        refused = f"; refuses {', '.join(only.refused_words)}" if only.refused_words else ""
         return f"{only.subject.label} {only.word}{refused}{others}", only.css
     return f"{_share_that_conforms(standings)}{but_for(joined.outcomes.values())}", _worst_css(standings)
 
@@ -257,7 +257,7 @@ class Silence:
     sign: Sign
     reason: str
     items: int
-    whom: tuple[tuple[tuple[str, ...], tuple[ClauseText, ...]], ...]
+    silenced_clauses: tuple[tuple[tuple[str, ...], tuple[ClauseText, ...]], ...]
 
 
 def find_silences(joined: JoinedRecords) -> tuple[Silence, ...]:
@@ -316,7 +316,7 @@ def make_badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
     """The verdict in the fields that shields.io reads: the title of the page, of one implementation without its id."""
     joined = join_records(show_hidden(records))
     found = summarise_runs(joined, strict=joined.is_strict)
-    is_alone = len(found.standings) == 1 and not found.interrupted
+    is_alone = len(found.standings) == 1 and not found.interrupted_runs
     message = found.standings[0].word if is_alone else found.title
     has_failures = found.css == "good" and any(map(_is_excused, joined.outcomes.values()))
     colour = _WITH_FAILURES if has_failures else _COLOURS[found.css]

@@ -42,7 +42,7 @@ class FaultRow:
     fault: JudgedSubject
     name: str
     meetings: tuple[Meeting, ...]
-    by: tuple[Refutation, ...]
+    refutations: tuple[Refutation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Trust:
 
     clauses: tuple[ClauseText, ...]
     rows: tuple[FaultRow, ...]
-    escaped: tuple[FaultRow, ...]
-    missed: tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]
+    undetected_faults: tuple[FaultRow, ...]
+    missed_promises: tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]
     promises: int
-    broken: int
+    broken_promises: int
     untried: int
     absent: tuple[str, ...]
     idle: tuple[ClauseText, ...]
@@ -71,11 +71,11 @@ def measure_trust(joined: JoinedRecords) -> Trust | None:
     clauses = tuple(clause for clause in joined.clauses if clause.id in tried)
     rows = tuple(_row(joined, fault, clauses) for fault in joined.faults)
     counts = Counter(meeting.css for row in rows for meeting in row.meetings)
-    refuting = {refutation.clause.id for row in rows for refutation in row.by}
+    refuting = {refutation.clause.id for row in rows for refutation in row.refutations}
     return Trust(
-        clauses=clauses, rows=rows, escaped=tuple(row for row in rows if not row.by),
-        missed=_missed_refutations(clauses, rows),
-        promises=counts["kept"] + counts["missed"], broken=counts["missed"], untried=counts["untried"],
+        clauses=clauses, rows=rows, undetected_faults=tuple(row for row in rows if not row.refutations),
+        missed_promises=_missed_refutations(clauses, rows),
+        promises=counts["kept"] + counts["missed"], broken_promises=counts["missed"], untried=counts["untried"],
         absent=_absent(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
 
 
@@ -85,7 +85,7 @@ def _row(joined: JoinedRecords, fault: JudgedSubject, clauses: tuple[ClauseText,
     by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting(outcomes))]
     return FaultRow(
         fault=fault, name=name, meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
-        by=tuple(sorted(by, key=lambda refutation: name not in refutation.clause.refuted_by)))
+        refutations=tuple(sorted(by, key=lambda refutation: name not in refutation.clause.refuted_by)))
 
 
 def _refuting(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:

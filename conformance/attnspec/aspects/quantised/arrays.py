@@ -103,7 +103,16 @@ def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType) 
 
 
 def _any_code(storage: Storage, random: Words) -> Array:
-    """Of any shape, that of the words: whole numbers of the whole range, or floating-point ones of every exponent."""
+    """Of any shape, that of the words: one in eight is the least or the largest code, the others are whole numbers of
+    the whole range, or floating-point ones of every exponent.
+    """
+    ends = random >> np.uint32(24)  # the words are below 2^28
+    return np.where(ends % 16 == 0, storage.lowest, np.where(ends % 16 == 1, storage.largest, _inner_code(
+        storage, random)))
+
+
+def _inner_code(storage: Storage, random: Words) -> Array:
+    """The same without the ends put in."""
     if storage.is_whole:
         return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
     top = int(np.frexp(storage.largest)[1]) - 1

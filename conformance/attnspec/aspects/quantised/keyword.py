@@ -74,7 +74,7 @@ def _comes_with(limits: KeywordLimits) -> frozenset[str]:
 
 
 def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
-    asks = f"Which entries of the {array} does a scale multiply?"
+    asks = f"What does a scale do to the codes of the {array}?"
     return Keyword(
         f"{array}_scale", f"float32, broadcasts to {shape}",
         f"the {array} that attends is {array} · {array}_scale: its entries are codes. Where the subject declares "

@@ -28,7 +28,7 @@ class Column:
     """
 
     title: str
-    asks: str
+    question_text: str
     questions: tuple[str, ...]
     otherwise: str = ""
     dtype: DType | None = None
@@ -65,17 +65,17 @@ class ConventionAnswer:
     """
 
     forms: tuple[str, ...]
-    asks: str
+    question_text: str
     answer: str
     detail: str = ""
-    claimed: str = ""
-    otherwise: tuple[tuple[str, str], ...] = ()
+    claimed_answer: str = ""
+    other_answers: tuple[tuple[str, str], ...] = ()
     is_probed: bool = True
 
     @property
     def is_contradiction(self) -> bool:
         """Whether the manifest says otherwise."""
-        return self.is_probed and bool(self.claimed) and self.claimed != self.answer
+        return self.is_probed and bool(self.claimed_answer) and self.claimed_answer != self.answer
 
 
 Answers = Mapping[str, ConventionAnswer]  # by question
@@ -91,7 +91,7 @@ class Conventions:
     subject: JudgedSubject
     cells: tuple[tuple[ConventionAnswer, ...], ...]
     rest: tuple[ConventionAnswer, ...]
-    lost: str
+    lost_reason: str
     choices: tuple[KnownFinding, ...] = ()
 
     @property
@@ -143,13 +143,13 @@ def _grouped(answers: Answers) -> Iterable[ConventionAnswer]:
     """Forms with the same answer stand together; where there is one answer alone, forms go without saying."""
     groups: dict[tuple[object, ...], list[tuple[str, ConventionAnswer]]] = {}
     for question, each in answers.items():
-        key = (each.answer, each.is_contradiction and each.claimed, each.otherwise, each.is_probed)
+        key = (each.answer, each.is_contradiction and each.claimed_answer, each.other_answers, each.is_probed)
         groups.setdefault(key, []).append((question, each))
     names = _forms(answers)
     for alike in groups.values():
         forms = tuple(names[question] for question, _ in alike) if len(groups) > 1 else ()
         yield replace(alike[0][1], forms=forms, detail="; ".join(dict.fromkeys(
-            f"{each.asks} {each.detail}".strip() for _, each in alike)))
+            f"{each.question_text} {each.detail}".strip() for _, each in alike)))
 
 
 def _forms(answers: Answers) -> Mapping[str, str]:
@@ -166,7 +166,7 @@ def _from_card(subject: JudgedSubject) -> Answers:
     for name in (*card.conventions, *card.probed):
         answer = card.probed.get(name) or card.conventions[name]
         asks = CONVENTIONS[name].question if name in CONVENTIONS else ""
-        found[name] = ConventionAnswer((), asks, answer, claimed=card.conventions.get(name, ""),
+        found[name] = ConventionAnswer((), asks, answer, claimed_answer=card.conventions.get(name, ""),
                                        is_probed=name in card.probed)
     return found
 
@@ -223,14 +223,14 @@ class AnswerGroup:
 
     answer: ConventionAnswer
     detail: str = ""
-    whom: str = ""
+    subject_names: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
     """A question with its answers, the most frequent first."""
 
-    asks: str
+    question_text: str
     groups: tuple[AnswerGroup, ...]
 
 
@@ -254,16 +254,16 @@ def collect_answers(habits: ConventionTable) -> AuditAnswers:
 class _AnswerPile:
     """The answers to one question, as they are gathered: by what is said, who says it, and what was seen."""
 
-    asks: str
+    question_text: str
     first: dict[str, ConventionAnswer] = field(default_factory=dict)
     subjects: dict[str, list[str]] = field(default_factory=dict)
-    seen: dict[str, Counter[str]] = field(default_factory=dict)
+    seen_answers: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, key: str, answer: ConventionAnswer, subject: str) -> None:
         """Take an answer of a subject; `key` is what makes two answers the same."""
         self.first.setdefault(key, answer)
         self.subjects.setdefault(key, []).append(subject)
-        self.seen.setdefault(key, Counter())[answer.detail] += 1
+        self.seen_answers.setdefault(key, Counter())[answer.detail] += 1
 
     @property
     def by_frequency(self) -> Sequence[str]:
@@ -274,15 +274,16 @@ class _AnswerPile:
 def _examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
     """Of each column, in the order of the table."""
     for place, column in habits.columns:
-        found = _AnswerPile(column.asks)
+        found = _AnswerPile(column.question_text)
         for row in habits.customs:
             for answer in row.cells[place]:
                 if answer.is_probed:
-                    found.add(answer.answer, replace(answer, forms=(), otherwise=(), claimed=""), row.subject.label)
-        groups = tuple(AnswerGroup(found.first[key], found.seen[key].most_common(1)[0][0])
+                    found.add(answer.answer, replace(answer, forms=(), other_answers=(), claimed_answer=""),
+                              row.subject.label)
+        groups = tuple(AnswerGroup(found.first[key], found.seen_answers[key].most_common(1)[0][0])
                        for key in found.by_frequency)
         if any(group.detail for group in groups):
-            yield AnsweredQuestion(found.asks, groups)
+            yield AnsweredQuestion(found.question_text, groups)
 
 
 def _further(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
@@ -290,10 +291,10 @@ def _further(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
     questions: dict[str, _AnswerPile] = {}
     for row in habits.customs:
         for answer in row.rest:
-            found = questions.setdefault(answer.asks, _AnswerPile(answer.asks))
+            found = questions.setdefault(answer.question_text, _AnswerPile(answer.question_text))
             found.add(_sameness(answer), answer, row.subject.label)
     for found in questions.values():
-        yield AnsweredQuestion(found.asks, tuple(_groups(found)))
+        yield AnsweredQuestion(found.question_text, tuple(_groups(found)))
 
 
 def _groups(found: _AnswerPile) -> Iterable[AnswerGroup]:
@@ -307,4 +308,5 @@ def _groups(found: _AnswerPile) -> Iterable[AnswerGroup]:
 
 def _sameness(answer: ConventionAnswer) -> str:
     """What two answers have in common that are told as one."""
-    return repr((answer.answer, answer.otherwise, answer.is_probed, answer.is_contradiction and answer.claimed))
+    return repr((answer.answer, answer.other_answers, answer.is_probed,
+                 answer.is_contradiction and answer.claimed_answer))

@@ -58,7 +58,7 @@ class AuditFinding:
     anchor: str
     cause: FailureCause
     says: str
-    known: KnownFinding | None
+    known_finding: KnownFinding | None
     libraries: tuple[str, ...]
     folders: tuple[str, ...]
     level: Level
@@ -66,7 +66,7 @@ class AuditFinding:
     css: str
     concerns: tuple[Concern, ...]
     items: int
-    shown: Outcome | None
+    shown_outcome: Outcome | None
     pictures: tuple[PictureGrid, ...] = ()
     omitted: int = 0
 
@@ -78,17 +78,18 @@ class AuditFinding:
     @property
     def harm(self) -> Harm | None:
         """What the finding does to a user, if anybody has said."""
-        return self.known.harm if self.known else None
+        return self.known_finding.harm if self.known_finding else None
 
     @property
     def is_choice(self) -> bool:
         """Whether the finding is a convention that the library documents."""
-        return self.known is not None and is_choice(self.known)
+        return self.known_finding is not None and is_choice(self.known_finding)
 
     @property
     def documented(self) -> str:
         """What the library says of it; empty if nothing, or the contrary."""
-        return self.known.documented if self.known and not _UNDOCUMENTED.match(self.known.documented) else ""
+        documented = self.known_finding.documented if self.known_finding else ""
+        return "" if _UNDOCUMENTED.match(documented) else documented
 
     @property
     def subjects(self) -> tuple[JudgedSubject, ...]:
@@ -109,7 +110,7 @@ class _FailurePile:
 
     cause: FailureCause
     says: str
-    known: KnownFinding | None = None
+    known_finding: KnownFinding | None = None
     failures: list[tuple[JudgedSubject, Outcome]] = field(default_factory=list)
     holders: dict[int, JudgedSubject] = field(default_factory=dict)  # whose cards name the finding
 
@@ -187,17 +188,17 @@ def _make_finding(key: tuple[str, ...], pile: _FailurePile, texts: Mapping[str, 
     worst = shown.verdict if shown else Verdict.HELD
     level = shown.level if shown else Level.MAY
     return AuditFinding(
-        anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known=pile.known,
+        anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known_finding=pile.known_finding,
         says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst],
         css=_css(pile, worst, level),
         libraries=tuple(dict.fromkeys(map(library_of, people))),
         folders=tuple(dict.fromkeys(subject.library for subject in people)),
         concerns=_concerns(failures, texts) or ((Concern(tuple(people), ()),) if people else ()),
-        items=len(failures), shown=shown)
+        items=len(failures), shown_outcome=shown)
 
 
 def _css(pile: _FailurePile, worst: Verdict, level: Level) -> str:
-    return shade_verdict(Verdict.EXPECTED if pile.known and is_choice(pile.known) else worst, level)
+    return shade_verdict(Verdict.EXPECTED if pile.known_finding and is_choice(pile.known_finding) else worst, level)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:
@@ -239,8 +240,8 @@ def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
 
 
 def _gravity(told: AuditFinding) -> tuple[object, ...]:
-    return (told.cause is not FailureCause.UNKNOWN, told.shown is None, harm_rank(told.harm), WEIGHT[told.level],
-            told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
+    return (told.cause is not FailureCause.UNKNOWN, told.shown_outcome is None, harm_rank(told.harm),
+            WEIGHT[told.level], told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
 
 
 def _add_pictures(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
@@ -248,7 +249,7 @@ def _add_pictures(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
     room = PICTURED_CELLS
     pictured = []
     for told in found:
-        evidence = told.shown.evidence if told.shown else None
+        evidence = told.shown_outcome.evidence if told.shown_outcome else None
         pictures = evidence.pictures if evidence else ()
         cells = sum(map(drawn_cells, pictures))
         fits = cells <= min(room, _FAIR)

@@ -47,13 +47,13 @@ class GradientLine:
     """
 
     subject: JudgedSubject
-    held: str
-    broken: tuple[ClauseText, ...]
+    held_share: str
+    broken_clauses: tuple[ClauseText, ...]
     rounds: tuple[tuple[str, str], ...]
     closest: tuple[Nearness, ...]
     row: tuple[ConventionAnswer, ...]
     key: tuple[ConventionAnswer, ...]
-    given: tuple[str, ...]
+    given_arrays: tuple[str, ...]
     ungiven: Mapping[str, tuple[str, ...]]
 
 

@@ -127,8 +127,8 @@ def _answer(answer: ConventionAnswer) -> str:
     told = escape_text(word_for_reader(answer.answer))
     told = told if answer.is_probed else f"*{told}*"
     forms = f" ({escape_text(', '.join(answer.forms))})" if answer.forms else ""
-    other = "".join(f", {dtypes}: {escape_text(word_for_reader(word))}" for dtypes, word in answer.otherwise)
-    against = f" ✗ declared: {escape_text(word_for_reader(answer.claimed))}" if answer.is_contradiction else ""
+    other = "".join(f", {dtypes}: {escape_text(word_for_reader(word))}" for dtypes, word in answer.other_answers)
+    against = f" ✗ declared: {escape_text(word_for_reader(answer.claimed_answer))}" if answer.is_contradiction else ""
     return f"{told}{forms}{other}{against}"
 
 
@@ -154,18 +154,20 @@ def _gradients(looked: Audit) -> Lines:
 
 
 def _gradient(line: GradientLine) -> Sequence[str]:
-    broken = f", not {', '.join(format_code(clause.id) for clause in line.broken)}" if line.broken else ""
+    names = ", ".join(format_code(clause.id) for clause in line.broken_clauses)
+    broken = f", not {names}" if names else ""
     rounds = escape_text("; ".join(f"{dtype} {where}" for dtype, where in line.rounds)) or "–"
     answers = ("; ".join(map(_answer, each)) for each in (line.row, line.key))
     ungiven = ", ".join(name for names in line.ungiven.values() for name in names)
-    return (format_code(line.subject.card.id), f"{line.held}{broken}", rounds, ", ".join(map(_call, line.closest)),
-            *answers, escape_text(", ".join(line.given)), escape_text(ungiven))
+    return (format_code(line.subject.card.id), f"{line.held_share}{broken}", rounds,
+            ", ".join(map(_call, line.closest)), *answers, escape_text(", ".join(line.given_arrays)),
+            escape_text(ungiven))
 
 
 def _findings(looked: Audit) -> Lines:
     yield "## What was found, library by library"
     for folder in dict.fromkeys(shelf.lines[0].subject.library for shelf in looked.shelves):
-        found = [told for told in looked.told if folder in told.folders]
+        found = [told for told in looked.all_findings if folder in told.folders]
         if found:
             names = [shelf.library for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
             yield from ("", f"### Findings in {escape_text(', '.join(names))}")
@@ -179,21 +181,21 @@ def _finding(told: AuditFinding) -> Lines:
     yield f"#### {'Not yet explained: ' if told.is_open else ''}{format_prose(told.says)}"
     yield ""
     yield from (f"- {name}: {text}" for name, text in _facts(told) if text)
-    if told.known and told.known.script:
-        yield from ("", *fence_code(told.known.script, told.known.language))
+    if told.known_finding and told.known_finding.script:
+        yield from ("", *fence_code(told.known_finding.script, told.known_finding.language))
 
 
 def _facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
     yield "Versions", ", ".join(map(escape_text, told.libraries))
-    if told.known:
+    if told.known_finding:
         yield "Harm", escape_text(told.harm.says) if told.harm else ""
-        yield "Documented", format_prose(told.known.documented)
-        if web_address(told.known.issue):
-            yield "Thread", format_link(name_thread(told.known.issue), told.known.issue)
-    if told.shown is None:
+        yield "Documented", format_prose(told.known_finding.documented)
+        if web_address(told.known_finding.issue):
+            yield "Thread", format_link(name_thread(told.known_finding.issue), told.known_finding.issue)
+    if told.shown_outcome is None:
         yield "Found by", "found by probing or reading; no clause fails because of it"
     else:
-        yield from _case(told.shown)
+        yield from _case(told.shown_outcome)
         yield "Complaining", "; ".join(map(_concern, told.concerns))
 
 
@@ -244,9 +246,10 @@ def _format_switches(each: Switches) -> Lines:
 
 
 def _flip(flip: SwitchDifference) -> Sequence[str]:
-    answers = word_for_reader(flip.plain), word_for_reader(flip.flipped)
+    answers = word_for_reader(flip.plain), word_for_reader(flip.flipped_answer)
     return tuple(map(escape_text,
-                     (word_for_reader(flip.variant), flip.asks, *answers, flip.dtypes, flip.standing.value)))
+                     (word_for_reader(flip.variant), flip.question_text, *answers, flip.dtypes,
+                      flip.manifest_word.value)))
 
 
 def _absent(looked: Audit) -> Lines:

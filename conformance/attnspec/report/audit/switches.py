@@ -27,12 +27,12 @@ class SwitchDifference:
     """One question to which a variant answers otherwise, or a problem that was put to both; both answers."""
 
     variant: str
-    asks: str
+    question_text: str
     plain: str
-    flipped: str
+    flipped_answer: str
     detail: str
     dtypes: str
-    standing: ManifestWord
+    manifest_word: ManifestWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Switches:
     subject: JudgedSubject
     variants: tuple[str, ...]
     flips: tuple[SwitchDifference, ...]
-    lost: tuple[tuple[str, str], ...]
+    lost_variants: tuple[tuple[str, str], ...]
 
     @property
     def quiet(self) -> tuple[str, ...]:
         """The variants that always answer as the subject itself does."""
-        differing = {flip.variant for flip in self.flips} | {variant for variant, _ in self.lost}
+        differing = {flip.variant for flip in self.flips} | {variant for variant, _ in self.lost_variants}
         return tuple(variant for variant in self.variants if variant not in differing)
 
 
@@ -111,6 +111,7 @@ def _merge_dtypes(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifferenc
     """The same disagreement at several dtypes is told once."""
     groups: dict[tuple[object, ...], list[SwitchDifference]] = {}
     for flip in flips:
-        groups.setdefault((flip.variant, flip.asks, flip.plain, flip.flipped, flip.standing), []).append(flip)
+        groups.setdefault((flip.variant, flip.question_text, flip.plain, flip.flipped_answer, flip.manifest_word),
+                          []).append(flip)
     for alike in groups.values():
         yield replace(alike[0], dtypes=" ".join(dict.fromkeys(flip.dtypes for flip in alike)))

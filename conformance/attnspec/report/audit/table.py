@@ -92,11 +92,11 @@ class SubjectLine:
     is_explained: bool = True
 
     @property
-    def standing(self) -> AuditStanding:
+    def audit_standing(self) -> AuditStanding:
         """How the subject stands: what breaks a clause breaks it, however much else was not judged."""
         if self.breaks:
             return AuditStanding.BREAKS
-        if self.subject.broken or self.counts.undecided or not self.counts.held:
+        if self.subject.broken_reason or self.counts.undecided or not self.counts.held:
             return AuditStanding.UNFINISHED
         return AuditStanding.CHOOSES if self.counts.chosen_must else AuditStanding.KEEPS
 
@@ -104,12 +104,12 @@ class SubjectLine:
     def verdict(self) -> str:
         """How the subject stands, in words, with the gravest of what it does."""
         cause = self.harm.says if self.harm else ""
-        return ": ".join(filter(None, (self.standing.value, cause if self.is_explained else "not yet explained")))
+        return ": ".join(filter(None, (self.audit_standing.value, cause if self.is_explained else "not yet explained")))
 
     @property
     def weight(self) -> tuple[int, ...]:
         """What matters most comes first, and what nobody has explained before it: it may be anything."""
-        return self.standing.rank, harm_rank(self.harm) if self.is_explained else -1, -self.counts.must
+        return self.audit_standing.rank, harm_rank(self.harm) if self.is_explained else -1, -self.counts.must
 
     @property
     def breaks(self) -> bool:
@@ -220,4 +220,4 @@ def _entry(joined: JoinedRecords, number: int) -> ClauseTally:
     verdicts = [overall_verdict(outcome.verdict for outcome in outcomes) for outcomes in asked]
     worst: Verdict | None = overall_verdict(verdicts) if verdicts else None
     return ClauseTally(number, clause, tally_verdicts(verdicts), SIGNS[worst] if worst else None,
-                 shade_verdict(worst, clause.level) if worst else "idle", clause.id in joined.changed)
+                 shade_verdict(worst, clause.level) if worst else "idle", clause.id in joined.changed_clauses)

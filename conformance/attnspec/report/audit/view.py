@@ -60,7 +60,7 @@ class Cells:
 
     themes: tuple[tuple[str, tuple[ClauseText, ...]], ...]
     rows: tuple[tuple[JudgedSubject, tuple[AuditSquare, ...]], ...]
-    behind: str
+    cell_data: str
 
 
 CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
@@ -262,7 +262,7 @@ class Audit:
     shelves: tuple[LibraryTable, ...]
     findings: tuple[AuditFinding, ...]
     unexplained: tuple[AuditFinding, ...]
-    listed: tuple[AuditFinding, ...]
+    listed_findings: tuple[AuditFinding, ...]
     habits: ConventionTable
     cells: Cells
     law: tuple[tuple[str, tuple[ClauseTally, ...]], ...]
@@ -278,12 +278,12 @@ class Audit:
     @property
     def leading(self) -> tuple[AuditFinding, ...]:
         """The most important findings."""
-        return self.explaining[:LEADING]
+        return self.explaining_findings[:LEADING]
 
     @property
-    def explaining(self) -> tuple[AuditFinding, ...]:
+    def explaining_findings(self) -> tuple[AuditFinding, ...]:
         """The findings that explain a failure of this record; the others came of probing or reading."""
-        return tuple(told for told in self.findings if told.shown is not None)
+        return tuple(told for told in self.findings if told.shown_outcome is not None)
 
     @property
     def open_failures(self) -> int:
@@ -300,7 +300,7 @@ class Audit:
     @property
     def fared(self) -> tuple[AlikeSubjects, ...]:
         """The subjects by how they stand, the gravest first in each row."""
-        rows = ((*words, tuple(sorted((line for line in self.lines if line.standing is standing),
+        rows = ((*words, tuple(sorted((line for line in self.lines if line.audit_standing is standing),
                                       key=lambda line: line.weight))) for standing, words in _FARED.items())
         return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines) for css, many, one, lines in rows
                      if lines)
@@ -308,25 +308,25 @@ class Audit:
     @property
     def sentence(self) -> str:
         """How they fared, and how much of it is explained. What was not judged to the end keeps nothing."""
-        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.fared)}. {self.explained}"
+        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.fared)}. {self.explained_text}"
 
     @property
-    def explained(self) -> str:
+    def explained_text(self) -> str:
         """How much of what failed is explained."""
-        known, rest = len(self.explaining), self.open_failures
+        known, rest = len(self.explaining_findings), self.open_failures
         if not known:
             return f"None of the {count_noun(rest, 'failure')} is explained yet." if rest else "Nothing failed."
         explain = f"{count_noun(known, 'finding')} {'explains' if known == 1 else 'explain'}"
         whole = f"all but {rest} of the failures" if rest else "every failure"
-        choices = sum(told.is_choice for told in self.explaining)
+        choices = sum(told.is_choice for told in self.explaining_findings)
         marked = f"; {choices} of them {'is a documented choice' if choices == 1 else 'are documented choices'}"
         return (f"{explain} {whole}, each with a case and a script that shows it without attnspec"
                 f"{marked if choices else ''}.")
 
     @property
-    def told(self) -> tuple[AuditFinding, ...]:
+    def all_findings(self) -> tuple[AuditFinding, ...]:
         """Everything, in the order in which the page tells it."""
-        return (*self.unexplained, *self.findings, *self.listed)
+        return (*self.unexplained, *self.findings, *self.listed_findings)
 
 
 def make_audit(joined: JoinedRecords) -> Audit:
@@ -336,7 +336,7 @@ def make_audit(joined: JoinedRecords) -> Audit:
     ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
     return Audit(
         shelves=library_tables(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
-        listed=of[FailureCause.LISTED], habits=find_habits(joined), cells=make_cells(joined, ordered),
+        listed_findings=of[FailureCause.LISTED], habits=find_habits(joined), cells=make_cells(joined, ordered),
         law=tally_clauses(joined), absent=_absent(joined), works=cited_works(joined.clauses),
         gradients=describe_gradients(joined))
 
@@ -347,8 +347,8 @@ def _absent(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
     told = {each.get("subject", ""): each for run in joined.runs for each in run.record.header.absent}
     absent = [MissingSubject(name, each.get("library", ""), each.get("title", ""), each.get("reason", ""))
               for name, each in told.items() if name not in judged]
-    broken = [MissingSubject(subject.label, library_of(subject), subject.card.title, subject.broken)
-              for subject in joined.subjects if subject.broken]
+    broken = [MissingSubject(subject.label, library_of(subject), subject.card.title, subject.broken_reason)
+              for subject in joined.subjects if subject.broken_reason]
     return (*absent, *broken)
 
 
