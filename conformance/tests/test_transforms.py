@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attnspec.aspects.scale.words import with_scale
 from attnspec.core.nouns import DType
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.make import make_layer
@@ -264,7 +265,7 @@ def test_a_causal_flag_becomes_a_mask_as_the_convention_says(convention: str, ex
 @pytest.mark.parametrize(("to", "scale"), [
     ("default", 0.5), ("zero", 0.0), ("one", 1.0), ("doubled", 1.0), ("negated", -0.5)])
 def test_an_explicit_scale_is_the_one_named(to: str, scale: float) -> None:
-    assert keywords.with_scale(posed(), to=to).one.scale == scale  # type: ignore[arg-type]  # one of its choices
+    assert with_scale(posed(), to=to).one.scale == scale  # type: ignore[arg-type]  # one of its choices
 
 
 def test_weights_are_asked_for() -> None:

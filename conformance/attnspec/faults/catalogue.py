@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from importlib import import_module
-from importlib.util import find_spec
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
@@ -34,7 +32,6 @@ from attnspec.faults import (
     precision,
     purity,
     reports,
-    scale,
     softmax,
     state,
 )
@@ -47,18 +44,16 @@ from attnspec.faults.sizes.families import FAMILIES
 
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
-    """The faults of a keyword: those of its own file or aspect, then those of other aspects."""
+    """The faults of a keyword: those of its own aspect, those of backward passes, then those of other aspects."""
     tables = (*(aspect.about for aspect in all_mistakes()), *({GRAD: aspect.backward} for aspect in all_mistakes()),
               *(aspect.beside for aspect in all_mistakes()))
-    found = tuple(fault for table in tables for fault in table.get(keyword, ()))
-    of_file = f"attnspec.faults.{keyword}"
-    return (*import_module(of_file).FAULTS, *found) if find_spec(of_file) else found
+    return tuple(fault for table in tables for fault in table.get(keyword, ()))
 
 
 FIXED: tuple[Fault, ...] = (
-    *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
-    *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS,
+    *_faults_about("scale"), *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS,
+    *causal.FAULTS, *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS,
+    *purity.FAULTS, *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS,
     *_faults_about(POSITIONS), *invariance.FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
     *(fault for name in UNCOMMON for fault in _faults_about(name)), *made.FAULTS,
 )

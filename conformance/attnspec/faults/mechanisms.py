@@ -229,7 +229,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
     "wrong axis": {
         "jax-ml/jax/issues/35916": "output_time_first",
         "lucidrains/x-transformers/pull/85": "bias_heads_reversed slopes_reversed",
-        "pytorch/pytorch/pull/156367": "scale_by_head_count",
         "facebookresearch/xformers/issues/677": Outside.CONVENTION,
     },
     "wrong gradient": {
@@ -239,7 +238,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/133671": Outside.BACKWARD,
         "pytorch/pytorch/issues/148476": Outside.BACKWARD,
     },
-    "wrong scale": {"pytorch/pytorch/issues/174049": "scale_ignored"},
     "wrong value (unspecified)": {
         "microsoft/onnxruntime/pull/3677": Outside.UNTOLD, "huggingface/kernels/issues/101": Outside.UNTOLD},
     "wrong weights": {

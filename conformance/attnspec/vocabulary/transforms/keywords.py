@@ -89,13 +89,6 @@ def leave_out(posed: Attention, *, keyword: KeywordLeftOut) -> Attention:
     return posed.but(**{**columns, **left_out})
 
 
-def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubled", "negated"]) -> Attention:
-    """Pass an explicit scale: 1/sqrt(D), 0, 1, 2/sqrt(D) or -1/sqrt(D)."""
-    default = 1 / float(np.sqrt(posed.one.sizes.D))
-    scales = {"default": default, "zero": 0.0, "one": 1.0, "doubled": 2 * default, "negated": -default}
-    return posed.but(scale=scales[to])
-
-
 def ask_weights(posed: Attention) -> Attention:
     """Ask for the weights as well."""
     return posed.but(return_weights=True)

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
@@ -48,7 +51,7 @@ def _after_softmax(weights: Array, work: PreparedCall) -> Array:
     return weights * weights.dtype.type(sound.scale(work))
 
 
-FAULTS = (
+_FAULTS = (
     Fault("scale_none", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "the default scale, D > 1",
           staged(scale=lambda work: _default(work, 1.0))),
     Fault("scale_by_width", Stage.SCALE, "The logits are divided by d_k, not by its square root.",
@@ -120,3 +123,10 @@ FAULTS = (
           "any scale other than 1",
           staged(scale=lambda _: 1.0, weigh=_after_softmax)),
 )
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {
+    "wrong axis": {"pytorch/pytorch/pull/156367": "scale_by_head_count"},
+    "wrong scale": {"pytorch/pytorch/issues/174049": "scale_ignored"},
+}
+
+MISTAKES = AspectFaults(about={"scale": _FAULTS}, bugs=_BUGS)
