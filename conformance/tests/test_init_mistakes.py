@@ -63,6 +63,10 @@ def in_a_loop(query, key, value):
         total, output, top = total + weights, output * shrink + weights * value[:, :, at:at + 1], larger
     return output / total
 
+def without_maximum(query, key, value):
+    e = np.exp(query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5)
+    return e / e.sum(-1, keepdims=True) @ value
+
 def of_something_else(query, key, value):
     return attend(query, np.sin(key), value ** 3)
 
@@ -153,6 +157,11 @@ def test_what_is_right_makes_no_mistake(there: There) -> None:
     assert (form.mistake, form.warnings) == ("", ())
 
 
+def test_a_softmax_that_subtracts_no_maximum_is_told(there: There) -> None:
+    form = form_in("mistaken", "without_maximum", there)
+    assert form.warnings[0].startswith("OVERFLOWS: where logits are large, its output is not finite.")
+
+
 def test_what_no_plain_mistake_explains_is_refused(there: There) -> None:
     with pytest.raises(TargetError, match="does not compute attention in any of the"):
         form_in("mistaken", "of_something_else", there)
@@ -181,7 +190,7 @@ def test_a_mistake_is_convicted_by_the_printed_command(there: There, cli: Cli, t
     _, printed, _ = cli("init", "mistaken.py:over_queries")
     assert "WRONG: it is attention, but the softmax runs over the queries, not over the keys." in printed
     code, _, _ = cli("check", "mistaken/over_queries", "--implementations", "implementations", "--effort", "glance",
-                 "--dtype", "float32", "attention.definition")
+                 "--dtype", "float32", "--clause", "attention.definition")
     assert code == 1
 
 
